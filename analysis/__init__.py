@@ -1,0 +1,1 @@
+"""Afterwards: run folders -> tables -> figures -> one page."""

@@ -1,0 +1,76 @@
+"""From raw counters to bytes: spans between borders, restarts of a counter, sums. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cluster.records import PHASES, Counters, Sample, total
+
+
+def span(readings: Sequence[Counters]) -> Counters:
+    """What went by between the first and the last of some cumulative readings.
+
+    A counter that fell has restarted at 0 in between: what it shows then is all new.
+    """
+    increments = [
+        after if after.sent_bytes < before.sent_bytes
+        or after.received_bytes < before.received_bytes
+        else after - before
+        for before, after in zip(readings, readings[1:], strict=False)
+    ]
+    return total(increments)
+
+
+def by_phase(events: Iterable[dict[str, Any]]) -> dict[str, Counters]:
+    """One node's traffic booked to phases, from its own readings at every border."""
+    booked = dict.fromkeys(PHASES, Counters())
+    for phase, _, traffic in phase_spans(events):
+        booked[phase] = booked[phase] + traffic
+    return booked
+
+
+def phase_spans(events: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any], Counters]]:
+    """(phase, the event that began it, its traffic), in order of time."""
+    borders = [e for e in events if e["event"] in ("phase", "end")]
+    return [
+        (start["phase"], start, span([Counters(*start["counters"]), Counters(*end["counters"])]))
+        for start, end in zip(borders, borders[1:], strict=False)
+    ]
+
+
+def by_source(samples: Iterable[Sample]) -> dict[str, dict[str, Counters]]:
+    """source -> node -> traffic between the first and the last sample."""
+    series: dict[str, dict[str, list[Counters]]] = {}
+    for sample in samples:
+        series.setdefault(sample.source, {}).setdefault(sample.node, []).append(sample.counters)
+    return {
+        source: {node: span(readings) for node, readings in nodes.items()}
+        for source, nodes in series.items()
+    }
+
+
+def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
+    """Sum of the cumulative counters, sent plus received, over all readings once an interval.
+
+    Not a number of bytes: the metric that some published tables call network activity. It grows with
+    the square of the time and counts each byte again at every later reading. Zero is each counter's
+    first reading, as the published clusters counted from their containers' start.
+    """
+    chosen: dict[str, list[Sample]] = {}
+    for sample in samples:
+        chosen.setdefault(sample.source, []).append(sample)
+    readings = chosen.get("docker") or chosen.get("kernel")
+    if not readings:
+        return None
+    activity = 0
+    first: dict[str, Counters] = {}
+    due: dict[str, float] = {}
+    for sample in readings:
+        start = first.setdefault(sample.node, sample.counters)
+        # Half a millisecond of slack: samples are taken on a grid of their own.
+        if sample.t + 0.0005 >= due.get(sample.node, sample.t):
+            due[sample.node] = sample.t + interval_s
+            gone = span([start, sample.counters])
+            activity += gone.sent_bytes + gone.received_bytes
+    return activity

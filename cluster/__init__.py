@@ -1,0 +1,1 @@
+"""On the host: describe, start, watch and stop a cluster of nodes."""

@@ -1,0 +1,311 @@
+"""Nodes made of Docker containers: the only door to Docker.
+
+Compose raises and removes clusters; the SDK gives state and counters. A cluster is labelled with the
+process that owns it, so what a killed host left behind is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.compose_file import (
+    OWNER_LABEL,
+    SESSION_LABEL,
+    compose_document,
+    path_in_node,
+    project_name,
+)
+from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.records import Counters, read_node_counters, total
+from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
+
+PROJECT = Path(__file__).resolve().parent.parent
+IMAGE = "gradwire-worker"
+NODE_USER = 1000
+"""Who nodes are where the host is root; otherwise they are the host's own user."""
+
+STATE_EVERY_S = 0.5
+SERVICE_LABEL = "com.docker.compose.service"
+PROJECT_LABEL = "com.docker.compose.project"
+HOW_TO_GET_ONE = (
+    "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
+)
+
+
+def check() -> None:
+    """Raise EngineUnavailable, with the way out, unless an engine, Compose v2 and buildx answer."""
+    if shutil.which("docker") is None:
+        raise EngineUnavailable(
+            f"engine docker: there is no 'docker' command; {HOW_TO_GET_ONE}", "no docker command"
+        )
+    try:
+        client().ping()
+    except Exception as error:
+        denied = "permission denied" in str(error).lower()
+        reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
+        way_out = "add yourself to the group docker" if denied else HOW_TO_GET_ONE
+        raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
+    for plugin in ("compose", "buildx"):
+        if subprocess.run(["docker", plugin, "version"], capture_output=True).returncode != 0:
+            raise EngineUnavailable(
+                f"engine docker: 'docker {plugin}' is missing; {HOW_TO_GET_ONE}",
+                f"docker has no {plugin}",
+            )
+
+
+def describe() -> str:
+    return f"version {client().version()['Version']}"
+
+
+def client() -> Any:
+    """The engine that the docker command talks to; a context may name another than the default."""
+    import docker
+
+    host = os.environ.get("DOCKER_HOST")
+    if not host:
+        command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+        host = subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    return docker.DockerClient(base_url=host, timeout=30)
+
+
+@dataclass(frozen=True)
+class DockerEngine:
+    """An engine with the image in place, ready to raise clusters for one session."""
+
+    image: str
+    user: str
+    data_folder: Path
+    about: dict[str, Any]
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+        """Write the run's compose.yml and let the nodes' user write where nodes write."""
+        document = compose_document(
+            experiment, run, image=self.image, user=self.user, data_folder=self.data_folder
+        )
+        header = "# Repeat this run by hand: docker compose -f THIS_FILE up\n"
+        run.compose.write_text(header + yaml.safe_dump(document, sort_keys=False))
+        if os.geteuid() == 0:
+            for folder in run.node_folders():
+                os.chown(folder, NODE_USER, NODE_USER)
+
+    def cluster(self, plan: ClusterPlan) -> DockerCluster:
+        return DockerCluster(plan)
+
+
+def open_engine(data_folder: Path, say: Callable[[str], None]) -> DockerEngine:
+    """Remove what killed hosts left, build the image if it is not there."""
+    docker = client()
+    for project, owner in _projects(docker, OWNER_LABEL).items():
+        if _is_gone(owner):
+            say(f"removing {project}, left behind by a measure that was killed")
+            _down(project)
+    image = f"{IMAGE}:{fingerprint()}"
+    if not docker.images.list(name=image):
+        build(image, say)
+    user = NODE_USER if os.geteuid() == 0 else os.getuid()
+    group = NODE_USER if os.geteuid() == 0 else os.getgid()
+    about = {"name": "docker", "version": docker.version()["Version"], "image": image}
+    return DockerEngine(image, f"{user}:{group}", data_folder, about)
+
+
+def check_size(workers: int) -> None:
+    """Every node knows every other: N (N-1) entries in the kernel's neighbour table, shared by all."""
+    try:
+        most = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
+    except OSError:
+        return
+    if workers * (workers + 1) > most:
+        raise EngineUnavailable(
+            f"engine docker: {workers} containers overflow this kernel's neighbour table of {most}"
+            f" entries: use --engine netns, or 'sysctl -w"
+            f" net.ipv4.neigh.default.gc_thresh3={2 * workers * workers}'"
+        )
+
+
+def fingerprint() -> str:
+    """Of everything that goes into the image: the same name means the same content."""
+    files = [PROJECT / "docker" / name for name in ("Dockerfile", "requirements-worker.txt")]
+    files += [PROJECT / "cluster" / f"{n}.py" for n in ("__init__", "spec", "records", "run_folder")]
+    files += sorted((PROJECT / "workloads").rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def build(image: str, say: Callable[[str], None]) -> None:
+    say(f"building the image {image} (the first time this takes a minute or two)")
+    command = [str(PROJECT / "docker" / "build_image.sh"), "worker", image, f"{IMAGE}:latest"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if " [" in line[:8] and "CACHED" not in line:
+            say(f"  {line.rstrip()[:100]}")
+    if process.wait() != 0:
+        raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
+
+
+class DockerCluster:
+    """See cluster.engine.Cluster."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.project = project_name(plan.name)
+        self._containers: dict[int, Any] = {}
+        self._processes: dict[int, int] = {}
+        self._exits: dict[int, int] = {}
+        self._looked = 0.0
+
+    @property
+    def sources(self) -> tuple[CounterSource, ...]:
+        kernel = CounterSource("kernel", 10, self.read_kernel)
+        docker = CounterSource("docker", 1, self.read_api)
+        return (kernel, docker) if self._processes else (docker,)
+
+    def __enter__(self) -> DockerCluster:
+        environment = {
+            **os.environ,
+            "GRADWIRE_RUNS": ":".join(path_in_node(run) for run in self.plan.runs),
+            "GRADWIRE_RECORD": "1",
+            "GRADWIRE_OWNER": _myself(),
+        }
+        command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
+        command += ["--project-name", self.project, "up", "--detach", "--no-build", "--pull", "never"]
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
+        )
+        try:
+            output, _ = process.communicate()
+            if process.returncode != 0:
+                lines = "\n".join(output.strip().splitlines()[-5:])
+                raise EngineError(f"'{' '.join(command)}' failed ({process.returncode}): {lines}")
+            self._find_containers()
+        except BaseException:
+            process.wait()
+            _down(self.project)
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _down(self.project)
+
+    def _find_containers(self) -> None:
+        self._client = client()
+        filters = {"label": f"{PROJECT_LABEL}={self.project}"}
+        for container in self._client.containers.list(all=True, filters=filters):
+            rank = int(container.labels[SERVICE_LABEL].removeprefix("node"))
+            self._containers[rank] = container
+            process = container.attrs["State"]["Pid"]
+            if _runs_in(process, container.id):
+                self._processes[rank] = process
+        if len(self._processes) < self.plan.workers:
+            self._processes = {}  # another machine's or a virtual machine's: not ours to read
+
+    def exited(self) -> dict[int, int]:
+        if time.monotonic() - self._looked >= STATE_EVERY_S:
+            self._looked = time.monotonic()
+            for rank, container in self._containers.items():
+                if rank not in self._exits:
+                    container.reload()
+                    if container.attrs["State"]["Status"] in ("exited", "dead"):
+                        self._exits[rank] = container.attrs["State"]["ExitCode"]
+        return dict(self._exits)
+
+    def last_words(self, rank: int) -> str:
+        container = self._containers.get(rank)
+        return "" if container is None else container.logs(tail=20).decode(errors="replace")
+
+    def read_kernel(self) -> dict[int, Counters]:
+        """From the host, through /proc, without asking Docker."""
+        readings = {}
+        for rank, process in self._processes.items():
+            try:
+                readings[rank] = read_node_counters(process)
+            except OSError:
+                continue  # the node is gone
+        return readings
+
+    def read_api(self) -> dict[int, Counters]:
+        """One-shot: without it each call waits for a second reading, almost two seconds."""
+        readings = {}
+        for rank, container in self._containers.items():
+            stats = self._client.api.stats(container.id, stream=False, one_shot=True)
+            networks = stats.get("networks")
+            if networks:
+                readings[rank] = total(
+                    Counters(n["tx_bytes"], n["tx_packets"], n["rx_bytes"], n["rx_packets"])
+                    for n in networks.values()
+                )
+        return readings
+
+
+def remove_leftovers(session: str) -> None:
+    """Whatever is still there of a session, also when it was interrupted at an odd moment."""
+    for project, label in _projects(client(), SESSION_LABEL).items():
+        if label == session:
+            _down(project)
+
+
+def _down(project: str) -> None:
+    """Always completes: removing is also what happens after errors."""
+    command = ["docker", "compose", "--project-name", project, "down", "--volumes", "--timeout", "1"]
+    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _projects(docker: Any, label: str) -> dict[str, str]:
+    """Compose projects that carry a label, with its value, from containers and networks alike."""
+    found = {}
+    for container in docker.containers.list(all=True, filters={"label": label}):
+        found[container.labels[PROJECT_LABEL]] = container.labels[label]
+    for network in docker.networks.list(filters={"label": label}):
+        labels = network.attrs["Labels"]
+        found[labels[PROJECT_LABEL]] = labels[label]
+    return found
+
+
+def _myself() -> str:
+    return f"{os.getpid()}:{_started(os.getpid())}"
+
+
+def _is_gone(owner: str) -> bool:
+    process, _, started = owner.partition(":")
+    return process.isdigit() and _started(int(process)) != started
+
+
+def _started(process: int) -> str | None:
+    """Start time in clock ticks since boot: with the number, a process's identity."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
+def _runs_in(process: int, container_id: str) -> bool:
+    """Is this process number, on this machine, really the container's?"""
+    try:
+        return process > 0 and container_id in Path(f"/proc/{process}/cgroup").read_text()
+    except OSError:
+        return False
+
+

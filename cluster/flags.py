@@ -1,0 +1,169 @@
+"""Flags -> experiments. The flags are made from the fields of Experiment; a value list is a sweep."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from cluster.spec import (
+    ENGINES,
+    SCHEDULES,
+    STRATEGIES,
+    Experiment,
+    SpecError,
+    strategies_with_passes,
+)
+
+GROUPS = {
+    "strategy": "what is compared",
+    "cluster": "the cluster",
+    "training": "the training",
+}
+LISTS = {"strategy": STRATEGIES, "schedule": SCHEDULES, "engine": ("auto", *ENGINES)}
+SINGLE_VALUED = ("engine", "interval", "seed")
+EXAMPLES = """\
+examples:
+  ./measure.sh --workers 6 --passes 2              groups of three average their parameters
+  ./measure.sh --workers 2,4,8                     a sweep: one all-reduce run for each size
+  ./measure.sh --workers 6 --strategy allreduce,pairwise --passes 1,2 --repeat 3
+  ./measure.sh --doctor                            what this machine can do
+
+Most options take a list, comma separated; the runs are all combinations. Standard error has the
+progress and the table; a run's folder is named there. Exit code: 0 all runs completed, 1 a run
+failed, 2 a mistake in what was asked, 130 interrupted.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="./measure.sh",
+        description="Train on a cluster of N real nodes on this machine and count every byte: measured"
+        " traffic, predicted traffic and accuracy, in one table.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
+    for field in dataclasses.fields(Experiment):
+        if field.metadata:
+            groups[field.metadata["group"]].add_argument(
+                _flag(field.name), metavar=field.metadata["unit"], help=_help(field)
+            )
+    groups["training"].add_argument(
+        "--repeat", metavar="K", help="repeat every run with K seeds: SEED, SEED+1, ... (default: 1)"
+    )
+    groups["training"].add_argument(
+        "--data-dir",
+        metavar="FOLDER",
+        type=Path,
+        help="folder that already holds the data set's files (default: a cache, filled on first use)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--output",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("runs"),
+        help="where run folders go (default: runs)",
+    )
+    output.add_argument("--quiet", action="store_true", help="no progress, only the table")
+    output.add_argument(
+        "--json", action="store_true", help="print the summaries as one JSON array on standard output"
+    )
+    output.add_argument(
+        "--doctor", action="store_true", help="say what this machine can do, and stop"
+    )
+    return parser
+
+
+def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
+    """All combinations, by workers first so that neighbours can share a cluster."""
+    values = {
+        field.name: _values(field, getattr(args, field.name))
+        for field in dataclasses.fields(Experiment)
+        if field.metadata and field.name != "engine"
+    }
+    repeat = _number("repeat", args.repeat, int) if args.repeat is not None else 1
+    if not 1 <= repeat <= 1000:
+        raise SpecError(f"repeat must be between 1 and 1,000, not {repeat:,}")
+    first_seed = (values["seed"] or [Experiment.seed])[0]
+    values["seed"] = [first_seed + k for k in range(repeat)]
+    if values["strategy"] is None:
+        values["strategy"] = ["pairwise" if values["passes"] else "allreduce"]
+    for name in values["strategy"]:
+        if name not in STRATEGIES:
+            raise SpecError(f"unknown strategy {name!r}; there is: {', '.join(STRATEGIES)}")
+    for name in ("passes", "schedule"):
+        if values[name] and not any(STRATEGIES[s].has_passes for s in values["strategy"]):
+            raise SpecError(
+                f"{name} does not apply to strategy {', '.join(values['strategy'])}; it applies to:"
+                f" {', '.join(strategies_with_passes())}"
+            )
+
+    alone = values["strategy"] == ["single"]
+    workers_list = values.pop("workers") or [1 if alone else Experiment.workers]
+    strategies = values.pop("strategy")
+    experiments: dict[Experiment, None] = {}
+    for workers, strategy in itertools.product(workers_list, strategies):
+        facts = STRATEGIES[strategy]
+        chosen = dict(values)
+        chosen["passes"] = (values["passes"] or [1]) if facts.has_passes else None
+        chosen["schedule"] = (values["schedule"] or ["auto"]) if facts.has_passes else None
+        names = [name for name, listed in chosen.items() if listed is not None]
+        for combination in itertools.product(*(chosen[name] for name in names)):
+            knobs = dict(zip(names, combination, strict=True))
+            count = workers if facts.exchanges or alone else 1
+            experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
+            experiments[experiment] = None
+    return list(experiments)
+
+
+def _values(field: dataclasses.Field[Any], text: str | None) -> list[Any] | None:
+    """The value list that was typed, or None for the default."""
+    if text is None:
+        return None
+    kind = _kind(field)
+    values = [_number(field.name, part.strip(), kind) for part in text.split(",")]
+    if len(values) > 1 and field.name in SINGLE_VALUED:
+        raise SpecError(f"{field.name} takes one value, not {text!r}")
+    return list(dict.fromkeys(values))
+
+
+def _kind(field: dataclasses.Field[Any]) -> type:
+    hint = typing.get_type_hints(Experiment)[field.name]
+    if isinstance(hint, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    assert isinstance(hint, type)
+    return hint
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise SpecError(f"{name} must be {expected}, not {text!r}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    text = field.metadata["help"]
+    if field.name in LISTS:
+        text += f": {', '.join(LISTS[field.name])}"
+    default = {
+        "engine": "auto: Docker where an engine answers, else namespaces",
+        "strategy": "pairwise with --passes, else allreduce",
+        "schedule": None,
+        "passes": "1 for pairwise",
+    }.get(field.name, field.default)
+    if default is not None and "default" not in text:
+        text += f" (default: {default})"
+    return text.replace("%", "%%")

@@ -1,0 +1,192 @@
+"""The command line: flags -> runs -> table. Started by ./measure.sh; see --help.
+
+The one module of `cluster` that knows `workloads` and `analysis`: it hands their pure parts (data
+files, schedules, the summary) to the session. It never imports torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+
+from analysis.summary import summarise
+from cluster import doctor, environment, netns_engine
+from cluster.engine import EngineError, EngineUnavailable
+from cluster.flags import make_experiments, make_parser
+from cluster.progress import Progress, choose_progress
+from cluster.records import Summary
+from cluster.results_table import print_table
+from cluster.run_folder import new_session
+from cluster.session import Session
+from cluster.spec import ENGINES, Experiment, SpecError
+from workloads.data import DATASETS, DataError, prepare
+from workloads.groups import choose_schedule
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM; carries the exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    if args.doctor:
+        return doctor.report()
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return measure(args, arguments)
+    except (SpecError, DataError, EngineUnavailable) as error:
+        print(f"measure: {error}", file=sys.stderr)
+        return 2
+    except EngineError as error:
+        print(f"measure: {error}", file=sys.stderr)
+        return 1
+    except Interrupted as interrupted:
+        print("measure: interrupted; nodes are stopped, what was measured is kept", file=sys.stderr)
+        return interrupted.code
+
+
+def measure(args: argparse.Namespace, arguments: list[str]) -> int:
+    progress = choose_progress(args.quiet)
+    engine = args.engine if args.engine is not None else "auto"
+    if engine not in ("auto", *ENGINES):
+        raise SpecError(f"unknown engine {engine!r}; there is: auto, {', '.join(ENGINES)}")
+    experiments = make_experiments(args, ENGINES[-1])
+    _check_train_sizes(experiments)
+    _check_output(args.output)
+    engine = choose_engine(engine, experiments, progress)
+    experiments = [_settle(e, engine, progress) for e in experiments]
+    data_folder = prepare(DATASETS["mnist"], args.data_dir, say=progress.say)
+
+    folder = _open(args.output)
+    if engine == "docker":
+        from cluster import docker_engine
+
+        raised = docker_engine.open_engine(data_folder, progress.say)
+        raise_cluster, prepare_run, about = raised.cluster, raised.prepare_run, raised.about
+    else:
+        raise_cluster, prepare_run = netns_engine.NetnsCluster, _nothing
+        about = {"name": "netns", "privileged": os.geteuid() == 0}
+    session = Session(
+        folder=folder,
+        data_folder=data_folder,
+        environment=environment.describe(["./measure.sh", *arguments], about),
+        raise_cluster=raise_cluster,
+        prepare_run=prepare_run,
+        summarise=summarise,
+        progress=progress,
+    )
+    try:
+        summaries = session.conduct(experiments)
+    except KeyboardInterrupt:
+        if engine == "docker":
+            docker_engine.remove_leftovers(folder.name)
+        raise
+    show(summaries, folder, as_json=args.json)
+    return 0 if all(summary.status == "completed" for summary in summaries) else 1
+
+
+def choose_engine(asked: str, experiments: list[Experiment], progress: Progress) -> str:
+    """The engine by name, checked; `auto` takes Docker when an engine answers, and says which."""
+    cpus = next((e.cpus for e in experiments if e.cpus is not None), None)
+    if asked == "netns":
+        netns_engine.check(cpus)
+        return asked
+    from cluster import docker_engine
+
+    try:
+        docker_engine.check()
+    except EngineUnavailable as missing:
+        if asked == "docker":
+            raise
+        netns_engine.check(cpus)
+        progress.say(f"engine: namespaces ({missing.reason})")
+        return "netns"
+    if asked == "auto":
+        progress.say("engine: docker (an engine answers)")
+    return "docker"
+
+
+def show(summaries: list[Summary], folder: Path, *, as_json: bool) -> None:
+    """The table on standard error; with --json the summaries on standard output."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(stderr=True, width=120)
+    print_table(summaries, console)
+    console.print(f"run folders: {folder}", highlight=False, soft_wrap=True)
+    console.print("all runs so far: python -m analysis.network_report", highlight=False)
+    if as_json:
+        print(json.dumps([summary.to_json() for summary in summaries], indent=1))
+
+
+def _settle(experiment: Experiment, engine: str, progress: Progress) -> Experiment:
+    """Fill in what was left to us: the engine, and the schedule where it is `auto`."""
+    schedule = experiment.schedule
+    if schedule == "auto":
+        assert experiment.passes is not None
+        schedule = _chosen_schedule(experiment.workers, experiment.passes, progress)
+    return dataclasses.replace(experiment, engine=engine, schedule=schedule)
+
+
+@functools.lru_cache(maxsize=None)
+def _chosen_schedule(workers: int, passes: int, progress: Progress) -> str:
+    choice = choose_schedule(workers, passes, 0)
+    progress.say(f"schedule for {workers} workers, passes {passes}: {choice.schedule} ({choice.why})")
+    return choice.schedule
+
+
+def _check_train_sizes(experiments: list[Experiment]) -> None:
+    for experiment in experiments:
+        available = DATASETS[experiment.dataset].train_size
+        if experiment.train_size > available:
+            raise SpecError(
+                f"train_size {experiment.train_size:,} is more than the {available:,} training"
+                f" images of {experiment.dataset}"
+            )
+
+
+def _check_output(output: Path) -> None:
+    """Before anything is made: is there a folder that we may write to?"""
+    existing = next(p for p in [output.absolute(), *output.absolute().parents] if p.exists())
+    if not existing.is_dir():
+        raise SpecError(f"output {output}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise SpecError(f"output {output}: no permission to write in {existing}")
+
+
+def _open(output: Path) -> Path:
+    try:
+        return new_session(output.resolve())
+    except OSError as error:
+        raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
+
+
+def _nothing(*_: object) -> None:
+    """Namespaces need no files of their own in a run folder."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Once: a second Ctrl-C must not interrupt the cleaning up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Interrupted(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Nodes made of Linux namespaces: no daemon, no image, no root. The host's half.
+
+The host starts one process inside fresh namespaces (cluster/netns_nodes.py); all nodes live below
+it. When that process ends, for whatever reason, the kernel removes every namespace, veth and process
+with it, so there is nothing to clean up. It ends when its standard input closes, hence also when the
+host is killed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from cluster import cpu_limits
+from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.records import Counters, parse_net_dev
+from cluster.run_folder import node_name
+
+PROJECT = Path(__file__).resolve().parent.parent
+START_TIMEOUT_S = 120
+
+
+def check(cpus: float | None = None) -> None:
+    """Raise EngineUnavailable, with the way out, where namespaces cannot be used."""
+    if not sys.platform.startswith("linux"):
+        raise EngineUnavailable("engine netns needs Linux; use --engine docker here")
+    for tool, package in (("unshare", "util-linux"), ("ip", "iproute2")):
+        if _find(tool) is None:
+            raise EngineUnavailable(
+                f"engine netns needs the command '{tool}': install the package {package}"
+            )
+    trial = subprocess.run([*_unshare(), "true"], capture_output=True, text=True)
+    if trial.returncode != 0:
+        raise EngineUnavailable(
+            f"engine netns needs user namespaces, and this machine forbids them"
+            f" ({trial.stderr.strip()}): allow them with 'sysctl -w"
+            f" kernel.unprivileged_userns_clone=1' or 'sysctl -w"
+            f" kernel.apparmor_restrict_unprivileged_userns=0', run as root, or use --engine docker"
+        )
+    if importlib.util.find_spec("torch") is None:
+        raise EngineUnavailable(
+            f"engine netns needs torch in this Python ({sys.executable}): start with ./measure.sh,"
+            " which installs it, or use --engine docker"
+        )
+    if cpus is not None:
+        cpu_limits.check()
+
+
+class NetnsCluster:
+    """See cluster.engine.Cluster."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.process: subprocess.Popen[str] | None = None
+        self._exits: dict[int, int] = {}
+        self._ready = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def sources(self) -> tuple[CounterSource, ...]:
+        return (CounterSource("kernel", 10, self.read_switch),)
+
+    def __enter__(self) -> NetnsCluster:
+        plan = self.plan
+        document: dict[str, Any] = {
+            "workers": plan.workers,
+            "entry": "workloads.worker",
+            "logs": [str(plan.runs[0].log(rank)) for rank in range(plan.workers)],
+            "cgroups": None,
+            "environment": {
+                "MASTER_ADDR": node_name(0),
+                "MASTER_PORT": "29500",
+                "GRADWIRE_RUNS": ":".join(str(run.path) for run in plan.runs),
+                "GRADWIRE_RECORD": "1",
+                "GRADWIRE_DATA": str(plan.data_folder),
+                "OMP_NUM_THREADS": "1",
+            },
+        }
+        if plan.cpus is not None:
+            document["cgroups"] = cpu_limits.create(plan.name, plan.workers, plan.cpus)
+        self.process = subprocess.Popen(
+            [*_unshare(), sys.executable, "-m", "cluster.netns_nodes", json.dumps(document)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=PROJECT,
+            start_new_session=True,  # Ctrl-C reaches the host, which then stops the nodes
+        )
+        self._reader = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
+        self._reader.start()
+        try:
+            self._await_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _await_ready(self) -> None:
+        process = self.process
+        assert process is not None
+        if not self._ready.wait(START_TIMEOUT_S) or process.poll() is not None:
+            stderr = ""
+            if process.poll() is not None and process.stderr is not None:
+                stderr = process.stderr.read().strip()
+            raise EngineError(f"the nodes did not start: {stderr or 'no answer in time'}")
+
+    def __exit__(self, *exc: object) -> None:
+        process = self.process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()  # --kill-child: takes all nodes with it
+            process.wait()
+        if self._reader is not None:
+            self._reader.join()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        self.process = None
+        if self.plan.cpus is not None:
+            cpu_limits.remove(self.plan.name)
+
+    def exited(self) -> dict[int, int]:
+        return dict(self._exits)
+
+    def last_words(self, rank: int) -> str:
+        return ""
+
+    def read_switch(self) -> dict[int, Counters]:
+        """The switch's own ports: what a port received is what its node sent."""
+        if self.process is None:
+            return {}
+        try:
+            with open(f"/proc/{self.process.pid}/net/dev", encoding="ascii") as file:
+                ports = parse_net_dev(file.read())
+        except OSError:
+            return {}
+        readings = {}
+        for rank in range(self.plan.workers):
+            port = ports.get(node_name(rank))
+            if port is not None:
+                readings[rank] = port.swapped()
+        return readings
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            message = json.loads(line)
+            if "ready" in message:
+                self._ready.set()
+            else:
+                self._exits[message["rank"]] = message["code"]
+        self._ready.set()  # the end of the stream: let a waiter see that the process is gone
+
+
+def _unshare() -> list[str]:
+    """The namespaces that all nodes share; a user namespace gives the rights where root is not."""
+    command = [_find("unshare") or "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"]
+    if os.geteuid() != 0:
+        command += ["--user", "--map-root-user"]
+    return [*command, "--kill-child"]
+
+
+def _find(tool: str) -> str | None:
+    """Like `which`, also where an ordinary user's PATH has no sbin."""
+    return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin:/usr/bin:/bin")

@@ -1,0 +1,48 @@
+"""The table at the end of a session: what was learned, what it cost, and what theory says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.records import Summary
+from cluster.units import bytes_text, seconds_text
+
+DASH = "-"
+
+
+def print_table(summaries: Sequence[Summary], console: Console) -> None:
+    table = Table(title="sent per worker and step, payload", title_justify="left", box=None)
+    for heading in ("strategy", "workers", "passes", "accuracy"):
+        table.add_column(heading, justify="left" if heading == "strategy" else "right")
+    for heading in ("sent", "predicted", "ratio", "sent in all", "per step", "status"):
+        table.add_column(heading, justify="left" if heading == "status" else "right")
+    for summary in summaries:
+        table.add_row(*row(summary), style=None if summary.status == "completed" else "red")
+    console.print(table)
+
+
+def row(summary: Summary) -> list[str]:
+    spec = summary.spec
+    per_step = summary.per_step or {}
+    seconds = summary.seconds or {}
+    sent_in_all = summary.bytes["train"]["sent"] / spec["workers"] if summary.bytes else None
+    strategy = spec["strategy"] + (f" ({spec['schedule']})" if spec["schedule"] else "")
+    return [
+        strategy,
+        str(spec["workers"]),
+        _show(spec["passes"], str),
+        _show(summary.accuracy, lambda value: f"{value:.2%}"),
+        _show(per_step.get("sent_mean"), bytes_text),
+        _show(per_step.get("predicted_mean"), bytes_text),
+        _show(per_step.get("ratio"), lambda value: f"{value:.3f}"),
+        _show(sent_in_all, bytes_text),
+        _show(seconds.get("step_median"), seconds_text),
+        summary.status,
+    ]
+
+
+def _show(value, text):  # type: ignore[no-untyped-def]
+    return DASH if value is None else text(value)

@@ -1,0 +1,127 @@
+"""The only place that knows the file names in a run. Standard library only.
+
+    runs/<session>/<run>/spec.json           written last before the start: its arrival says "go"
+                         compose.yml         Docker only; `docker compose -f ... up` repeats the run
+                         events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
+                         environment.json    summary.json
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.records import Sample
+from cluster.spec import Experiment
+
+
+def node_name(rank: int) -> str:
+    return f"node{rank}"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def session(self) -> str:
+        return self.path.parent.name
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def compose(self) -> Path:
+        return self.path / "compose.yml"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples.csv"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model" / "consensus.pt"
+
+    def events(self, rank: int) -> Path:
+        return self.path / "events" / f"{node_name(rank)}.jsonl"
+
+    def log(self, rank: int) -> Path:
+        return self.path / "logs" / f"{node_name(rank)}.log"
+
+    def node_folders(self) -> list[Path]:
+        """The folders that nodes write to; everything else belongs to the host."""
+        return [self.path / name for name in ("events", "logs", "model")]
+
+    def create(self) -> RunFolder:
+        for folder in self.node_folders():
+            folder.mkdir(parents=True)
+        return self
+
+    def read_experiment(self) -> Experiment:
+        return Experiment.from_json(json.loads(self.spec.read_text()))
+
+    def read_summary(self) -> dict[str, Any]:
+        document = json.loads(self.summary.read_text())
+        if not isinstance(document, dict):
+            raise ValueError(f"{self.summary} holds no JSON object")
+        return document
+
+    def read_events(self, rank: int) -> list[dict[str, Any]]:
+        """All whole lines; a line cut off by a crash is left out."""
+        try:
+            lines = self.events(rank).read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines[:-1] if line]
+
+    def read_samples(self) -> Iterator[Sample]:
+        if not self.samples.exists():
+            return
+        with self.samples.open(newline="") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            for row in rows:
+                if len(row) == len(Sample.COLUMNS):
+                    yield Sample.from_row(row)
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Atomically: a reader sees the old file or the new one, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    temporary.replace(path)
+
+
+def new_session(output: Path) -> Path:
+    """A folder of its own, also for two calls in the same second."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    session = output / f"{stamp}-{secrets.token_hex(2)}"
+    session.mkdir(parents=True)
+    return session
+
+
+def find_runs(output: Path) -> list[RunFolder]:
+    """Every run below a runs/ folder, a session or a run itself, in order of time."""
+    found = {path.parent for path in output.glob("**/spec.json")}
+    found |= {path.parent for path in output.glob("**/summary.json")}
+    return [RunFolder(path) for path in sorted(found)]

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Make sure the image that docker/Dockerfile starts FROM is here, also where no image registry can be reached.
+#
+#   docker/base_image.sh
+#
+# In this order: it is here already; it can be pulled (20 s are enough for a try); it is built from Debian packages
+# by debootstrap, with what the Dockerfile would otherwise install first (Python, tc).
+#
+# Needs: a Docker engine (docker/install_engine.sh). To build: root, a Debian package mirror, 1 GB in TMPDIR.
+# Takes: nothing, a pull, or about 70 s (makes 150 MB).
+set -euo pipefail
+
+readonly image=debian:bookworm-slim suite=bookworm
+readonly packages=ca-certificates,python3,python3-venv,python3-pip,iproute2
+readonly pull_s=20
+
+say() { printf 'base_image: %s\n' "$*"; }
+fail() { printf 'base_image: %s\n' "$*" >&2; exit 1; }
+
+# The Debian mirror this machine uses (a mirror holds every suite); empty, which leaves it to debootstrap, if apt knows none.
+mirror() {
+    # shellcheck disable=SC2016  # apt's variable
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
+        grep -m 1 -E '^(https?|file):' || true
+}
+
+# debootstrap mounts proc and sys in the tree; an interrupted one may leave them, and rm must not follow.
+remove_tree() {
+    umount -q "$work/root/proc" "$work/root/sys" 2>/dev/null || true
+    rm -rf --one-file-system "$work"
+}
+
+docker info >/dev/null 2>&1 || fail "no Docker engine answers: run docker/install_engine.sh first"
+if docker image inspect "$image" >/dev/null 2>&1; then
+    say "$image is here already"
+    exit 0
+fi
+
+say "pulling $image (at most $pull_s s) ..."
+if timeout "$pull_s" docker pull --quiet "$image" >/dev/null 2>&1; then
+    say "pulled $image"
+    exit 0
+fi
+
+[[ $EUID == 0 ]] || fail "$image cannot be pulled and building it needs root: run it again as  sudo $0"
+say "no image registry in reach: building $image from Debian packages"
+if ! command -v debootstrap >/dev/null; then
+    command -v apt-get >/dev/null || fail "debootstrap is not installed: install it, or fetch $image with 'docker load'"
+    say "installing debootstrap ..."
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
+fi
+
+work=$(mktemp -d)
+trap remove_tree EXIT
+trap 'exit 130' INT TERM
+root=$work/root
+
+say "debootstrap $suite (about 60 s) ..."
+debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$(mirror)" >"$work/log" 2>&1 ||
+    { tail -n 20 "$work/log" "$root/debootstrap/debootstrap.log" >&2 2>/dev/null || true; fail "debootstrap failed; the end of its log is above"; }
+
+say "tidying ..."
+rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{man,info,locale}/*
+find "$root/usr/share/doc" -type f ! -name copyright -delete
+
+say "importing $(du -sm --one-file-system "$root" | cut -f 1) MB ..."
+tar -C "$root" --one-file-system --numeric-owner -c . |
+    docker import --change 'CMD ["bash"]' - "$image" >/dev/null
+say "made $image"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Build one target of docker/Dockerfile, from any folder.
+#
+#   docker/build_image.sh TARGET [TAG...]
+#   docker/build_image.sh worker                       -> gradwire-worker
+#   docker/build_image.sh worker gradwire-worker:try   -> gradwire-worker:try
+#
+# Needs: a Docker engine with buildx (docker/install_engine.sh); PyPI. It makes the base image first if that is missing,
+# and hands in what the host's own pip uses: the CA bundle ($SSL_CERT_FILE) and local wheels ($PIP_FIND_LINKS, if a folder).
+# Takes: about 1 minute the first time, 1-2 s when nothing but our own code changed.
+set -euo pipefail
+
+if [[ $# == 0 || $1 == -* ]]; then
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+target=$1
+shift
+project=$(cd "$(dirname "$0")/.." && pwd)
+
+"$project/docker/base_image.sh"
+
+arguments=(--file "$project/docker/Dockerfile" --target "$target" --progress plain --load)
+for tag in "${@:-gradwire-$target}"; do
+    arguments+=(--tag "$tag")
+done
+if [[ -f ${SSL_CERT_FILE:-} ]]; then
+    arguments+=(--secret "id=ca,src=$SSL_CERT_FILE")
+fi
+if [[ -d ${PIP_FIND_LINKS:-} ]]; then
+    arguments+=(--build-context "wheels=$PIP_FIND_LINKS")
+fi
+exec docker buildx build "${arguments[@]}" "$project"

@@ -1,0 +1,250 @@
+"""Predicted bytes against values computed by hand, by brute force, and by conservation."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.theory import STRATEGIES, Prediction, main, predict, sent_per_round
+from workloads.groups import available, choose_schedule, group_of, period, plan
+
+
+@st.composite
+def pairwise_settings(draw: st.DrawFn) -> tuple[int, int, str, int, int]:
+    workers = draw(st.integers(1, 20))
+    passes = draw(st.integers(1, workers + 1))
+    schedule = draw(st.sampled_from(available(workers, passes)))
+    return workers, passes, schedule, draw(st.integers(0, 99)), draw(st.integers(1, 60))
+
+
+@pytest.mark.parametrize(
+    ("workers", "sent"), [(1, 0), (2, 1000), (4, 1500), (5, 1600), (8, 1750), (1000, 1998)]
+)
+def test_allreduce_sends_2_n_minus_1_over_n_models(workers: int, sent: float) -> None:
+    assert sent_per_round("allreduce", workers=workers, model_bytes=1000) == (sent,) * workers
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_worker_that_trains_alone_sends_nothing(workers: int) -> None:
+    assert sent_per_round("single", workers=workers, model_bytes=1000) == (0,) * workers
+
+
+def test_seven_workers_in_threes_are_as_computed_by_hand() -> None:
+    # Round 0: 012 345 6; round 1: 123 456 0. A member of a group of 3 sends 4/3 of 900 = 1200.
+    ring = {"workers": 7, "model_bytes": 900, "passes": 2, "schedule": "ring"}
+    first = sent_per_round("pairwise", **ring)  # type: ignore[arg-type]
+    assert first == (1200, 1200, 1200, 1200, 1200, 1200, 0)
+    both = sent_per_round("pairwise", **ring, rounds=2)  # type: ignore[arg-type]
+    assert both == (600, 1200, 1200, 1200, 1200, 1200, 600)
+
+
+def test_six_workers_on_a_grid_of_three_by_two_are_as_computed_by_hand() -> None:
+    # Threes for 4/3 of 600 = 800, then twos for 600; three rounds are 800, 600, 800.
+    for rounds, sent in ((1, 800), (2, 700), (3, 2200 / 3), (100_000, 700)):
+        assert sent_per_round(
+            "pairwise", workers=6, model_bytes=600, passes=2, schedule="grid", rounds=rounds
+        ) == pytest.approx((sent,) * 6, rel=1e-15)
+
+
+@settings(deadline=None)
+@given(pairwise_settings(), st.integers(0, 10**10))
+def test_pairwise_is_what_adding_up_every_group_of_every_round_gives(
+    setting: tuple[int, int, str, int, int], model_bytes: int
+) -> None:
+    workers, passes, schedule, seed, rounds = setting
+    expected = []
+    for rank in range(workers):
+        sizes = [len(group_of(rank, t, workers, passes, schedule, seed)) for t in range(rounds)]
+        total = sum((Fraction(2 * (size - 1) * model_bytes, size) for size in sizes), Fraction(0))
+        expected.append(float(total / rounds))
+    assert list(
+        sent_per_round(
+            "pairwise",
+            workers=workers,
+            model_bytes=model_bytes,
+            passes=passes,
+            schedule=schedule,
+            seed=seed,
+            rounds=rounds,
+        )
+    ) == pytest.approx(expected, rel=1e-15)
+
+
+@settings(deadline=None)
+@given(pairwise_settings(), st.sampled_from(sorted(STRATEGIES)))
+def test_what_is_sent_is_received(setting: tuple[int, int, str, int, int], strategy: str) -> None:
+    workers, passes, schedule, seed, rounds = setting
+    predicted = predict(
+        strategy,
+        workers=workers,
+        model_bytes=87_160,
+        passes=passes,
+        schedule=schedule,
+        seed=seed,
+        rounds=rounds,
+    )
+    assert len(predicted.sent_by_rank) == len(predicted.received_by_rank)
+    assert sum(predicted.sent_by_rank) == pytest.approx(sum(predicted.received_by_rank))
+
+
+@pytest.mark.parametrize("workers", [2, 3, 6, 7, 16])
+def test_pairwise_among_everybody_is_allreduce(workers: int) -> None:
+    everybody = predict("allreduce", workers=workers, model_bytes=12_345)
+    for schedule in ("exponential", "grid", "ring", "random", "auto"):
+        assert everybody == predict(
+            "pairwise",
+            workers=workers,
+            model_bytes=12_345,
+            passes=workers - 1,
+            schedule=schedule,
+            rounds=17,
+        )
+
+
+@pytest.mark.parametrize("schedule", ["ring", "random"])
+@pytest.mark.parametrize(("workers", "passes"), [(6, 1), (6, 2), (12, 3), (20, 4)])
+def test_full_groups_send_2_p_over_p_plus_1_models(
+    workers: int, passes: int, schedule: str
+) -> None:
+    assert (
+        sent_per_round(
+            "pairwise",
+            workers=workers,
+            model_bytes=60_000,
+            passes=passes,
+            schedule=schedule,
+            rounds=100_000,
+        )
+        == (2 * passes * 60_000 / (passes + 1),) * workers
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "passes", "schedule"),
+    [(5, 1, "exponential"), (7, 1, "ring"), (11, 2, "grid"), (13, 4, "ring"), (23, 3, "grid")],
+)
+def test_over_whole_periods_every_rank_sends_what_the_planner_says(
+    workers: int, passes: int, schedule: str
+) -> None:
+    repeats = period(workers, passes, schedule)
+    assert repeats is not None
+    sent_m = plan(workers, passes, schedule, 0).sent_m_per_round
+    for periods in (1, 1000):
+        assert sent_per_round(
+            "pairwise",
+            workers=workers,
+            model_bytes=1_000_000,
+            passes=passes,
+            schedule=schedule,
+            rounds=periods * repeats,
+        ) == pytest.approx((sent_m * 1_000_000,) * workers)
+
+
+def test_auto_and_no_schedule_are_what_choose_schedule_takes() -> None:
+    for seed in range(5):
+        asked = [
+            sent_per_round(
+                "pairwise",
+                workers=9,
+                model_bytes=900,
+                passes=1,
+                schedule=schedule,
+                seed=seed,
+                rounds=10,
+            )
+            for schedule in (None, "auto", choose_schedule(9, 1, seed).schedule)
+        ]
+        assert asked[0] == asked[1] == asked[2]
+
+
+def test_mean_and_busiest_are_taken_over_ranks() -> None:
+    predicted = Prediction((0.0, 30.0, 60.0), (80.0, 10.0, 0.0))
+    assert (predicted.sent_mean, predicted.sent_max) == (30, 60)
+    assert (predicted.received_mean, predicted.received_max) == (30, 80)
+
+
+def test_an_unknown_strategy_is_told_what_exists() -> None:
+    with pytest.raises(ValueError, match=r"'gossip'.*single, allreduce, pairwise"):
+        sent_per_round("gossip", workers=2, model_bytes=1)
+
+
+def test_pairwise_without_passes_is_refused() -> None:
+    with pytest.raises(ValueError, match="passes"):
+        sent_per_round("pairwise", workers=2, model_bytes=1)
+
+
+@pytest.mark.parametrize(
+    ("workers", "model_bytes", "rounds", "named"),
+    [(0, 1, 1, "workers"), (1, -1, 1, "model_bytes"), (1, 1, 0, "rounds")],
+)
+def test_a_number_out_of_range_is_named(
+    workers: int, model_bytes: int, rounds: int, named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        sent_per_round("allreduce", workers=workers, model_bytes=model_bytes, rounds=rounds)
+
+
+# ------------------------------------------------------------------------------------ command line
+
+
+def rows(printed: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()[3:]]
+
+
+def test_the_command_line_has_a_row_for_each_strategy_and_all_passes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--workers", "6", "--model-bytes", "87M"]) == 0
+    table = rows(capsys.readouterr().out)
+    assert table[0] == ["single", "0 B", "0 B", "0.0000"]
+    assert table[1] == ["allreduce", "145.00 MB", "145.00 MB", "1.6667"]
+    assert [row[1] for row in table[2:]] == ["1", "2", "3", "4", "5"]
+    assert table[3] == ["pairwise", "2", "grid", "101.50 MB", "101.50 MB", "1.1667"]
+    assert table[6][-3:] == table[1][-3:]
+
+
+def test_the_command_line_shows_the_busiest_node_of_the_rounds_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    size = ["--workers", "5", "--model-bytes", "10k"]
+    main([*size, "--passes", "1", "--schedule", "ring", "--rounds", "2"])
+    # Pairs send 10 kB. Rounds leave rank 4, then rank 0 alone: 10, 10, 10 and twice 5.
+    row = rows(capsys.readouterr().out)[2]
+    assert row == ["pairwise", "1", "ring", "8.00 kB", "10.00 kB", "0.8000"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("7", 7), ("87k", 87_000), ("4.5M", 4_500_000), ("1G", 10**9)]
+)
+def test_suffixes_are_powers_of_1000(
+    text: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--workers", "2", "--model-bytes", text])
+    assert f"M = {count:,} bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--workers 6 --model-bytes 87Q",
+        "--workers 6 --model-bytes 0",
+        "--workers 6 --model-bytes 0.5",
+        "--workers 6 --model-bytes nan",
+        "--workers 0 --model-bytes 1k",
+        "--workers 6 --model-bytes 1k --rounds 0",
+        "--workers 6 --model-bytes 1k --passes 1,0",
+        "--workers 6 --model-bytes 1k --schedule hexagon",
+        "--workers 6 --model-bytes 1k --schedule exponential --passes 2",
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+    assert stopped.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1

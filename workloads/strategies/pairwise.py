@@ -1,0 +1,30 @@
+"""pairwise: after a local update, groups of passes+1 workers average their parameters.
+
+A group of g sends 2(g-1)/g M per member and round: M for a pair. The groups change from round to
+round, so what one worker learned reaches all (workloads/groups.py). Iterative pairwise averaging
+(gossip) is passes = 1; passes >= N-1 is an all-reduce of the parameters.
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import Tensor
+
+from workloads.groups import group_of
+from workloads.ring_average import average_in_ring
+from workloads.strategies.round import Round
+
+
+def exchange(flat: Tensor, round: Round) -> None:
+    spec = round.experiment
+    assert spec.passes is not None and spec.schedule is not None
+    members = group_of(
+        round.rank, round.index, spec.workers, spec.passes, spec.schedule, spec.seed
+    )
+    if len(members) == 1:
+        return
+    if len(members) == spec.workers:
+        dist.all_reduce(flat)
+        flat.div_(spec.workers)
+    else:
+        average_in_ring(flat, members, round.rank)
