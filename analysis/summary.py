@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
@@ -90,7 +91,7 @@ def _train_seconds(events: Events) -> list[float]:
     borders = [e for e in events if e["event"] in ("phase", "end")]
     return [
         end["t"] - start["t"]
-        for start, end in zip(borders, borders[1:], strict=False)
+        for start, end in itertools.pairwise(borders)
         if start["phase"] == "train"
     ]
 

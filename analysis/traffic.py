@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,10 +15,10 @@ def span(readings: Sequence[Counters]) -> Counters:
     A counter that fell has restarted at 0 in between: what it shows then is all new.
     """
     increments = [
-        after if after.sent_bytes < before.sent_bytes
-        or after.received_bytes < before.received_bytes
+        after
+        if after.sent_bytes < before.sent_bytes or after.received_bytes < before.received_bytes
         else after - before
-        for before, after in zip(readings, readings[1:], strict=False)
+        for before, after in itertools.pairwise(readings)
     ]
     return total(increments)
 
@@ -35,7 +36,7 @@ def phase_spans(events: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, A
     borders = [e for e in events if e["event"] in ("phase", "end")]
     return [
         (start["phase"], start, span([Counters(*start["counters"]), Counters(*end["counters"])]))
-        for start, end in zip(borders, borders[1:], strict=False)
+        for start, end in itertools.pairwise(borders)
     ]
 
 

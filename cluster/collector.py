@@ -18,7 +18,6 @@ from cluster.engine import CounterSource
 from cluster.records import Sample
 from cluster.run_folder import node_name
 
-
 RATE_READINGS = 10
 """The rate on display is taken over this many readings of the first source."""
 

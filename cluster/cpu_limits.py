@@ -12,14 +12,15 @@ ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
 
 
-def check() -> None:
-    """Raise EngineUnavailable where this user may not limit CPUs."""
+def check() -> str:
+    """How CPUs are limited here; EngineUnavailable where this user may not."""
     parent = _parent()
     if parent is None or not os.access(parent, os.W_OK):
         raise EngineUnavailable(
             "cpus needs a writable control group with the cpu controller, and there is none:"
             " run as root, or use --engine docker"
         )
+    return f"control groups, version {2 if _is_v2(parent) else 1}"
 
 
 def create(name: str, workers: int, cpus: float) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -38,19 +39,17 @@ NODE_USER = 1000
 STATE_EVERY_S = 0.5
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
-HOW_TO_GET_ONE = (
-    "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
-)
+HOW_TO_GET_ONE = "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
 
 
-def check() -> None:
-    """Raise EngineUnavailable, with the way out, unless an engine, Compose v2 and buildx answer."""
+def check(workers: int = 1) -> str:
+    """The engine's version; EngineUnavailable, with the way out, where no cluster could be raised."""
     if shutil.which("docker") is None:
         raise EngineUnavailable(
             f"engine docker: there is no 'docker' command; {HOW_TO_GET_ONE}", "no docker command"
         )
     try:
-        client().ping()
+        version = client().version()["Version"]
     except Exception as error:
         denied = "permission denied" in str(error).lower()
         reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
@@ -62,10 +61,8 @@ def check() -> None:
                 f"engine docker: 'docker {plugin}' is missing; {HOW_TO_GET_ONE}",
                 f"docker has no {plugin}",
             )
-
-
-def describe() -> str:
-    return f"version {client().version()['Version']}"
+    _check_size(workers)
+    return f"version {version}"
 
 
 def client() -> Any:
@@ -81,7 +78,7 @@ def client() -> Any:
 
 @dataclass(frozen=True)
 class DockerEngine:
-    """An engine with the image in place, ready to raise clusters for one session."""
+    """See cluster.engine.Engine. The image is in place."""
 
     image: str
     user: str
@@ -102,6 +99,11 @@ class DockerEngine:
     def cluster(self, plan: ClusterPlan) -> DockerCluster:
         return DockerCluster(plan)
 
+    def remove_leftovers(self, session: str) -> None:
+        for project, label in _projects(client(), SESSION_LABEL).items():
+            if label == session:
+                _down(project)
+
 
 def open_engine(data_folder: Path, say: Callable[[str], None]) -> DockerEngine:
     """Remove what killed hosts left, build the image if it is not there."""
@@ -119,7 +121,7 @@ def open_engine(data_folder: Path, say: Callable[[str], None]) -> DockerEngine:
     return DockerEngine(image, f"{user}:{group}", data_folder, about)
 
 
-def check_size(workers: int) -> None:
+def _check_size(workers: int) -> None:
     """Every node knows every other: N (N-1) entries in the kernel's neighbour table, shared by all."""
     try:
         most = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
@@ -136,7 +138,9 @@ def check_size(workers: int) -> None:
 def fingerprint() -> str:
     """Of everything that goes into the image: the same name means the same content."""
     files = [PROJECT / "docker" / name for name in ("Dockerfile", "requirements-worker.txt")]
-    files += [PROJECT / "cluster" / f"{n}.py" for n in ("__init__", "spec", "records", "run_folder")]
+    files += [
+        PROJECT / "cluster" / f"{n}.py" for n in ("__init__", "spec", "records", "run_folder")
+    ]
     files += sorted((PROJECT / "workloads").rglob("*.py"))
     digest = hashlib.sha256()
     for file in files:
@@ -154,8 +158,9 @@ def build(image: str, say: Callable[[str], None]) -> None:
     lines: list[str] = []
     for line in process.stdout:
         lines.append(line.rstrip())
-        if " [" in line[:8] and "CACHED" not in line:
-            say(f"  {line.rstrip()[:100]}")
+        stage = re.match(r"#\d+ \[([a-z-]+ \d+/\d+)\]", line)
+        if stage:
+            say(f"  {stage[1]}")
     if process.wait() != 0:
         raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
 
@@ -185,7 +190,15 @@ class DockerCluster:
             "GRADWIRE_OWNER": _myself(),
         }
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
-        command += ["--project-name", self.project, "up", "--detach", "--no-build", "--pull", "never"]
+        command += [
+            "--project-name",
+            self.project,
+            "up",
+            "--detach",
+            "--no-build",
+            "--pull",
+            "never",
+        ]
         process = subprocess.Popen(
             command,
             env=environment,
@@ -260,16 +273,18 @@ class DockerCluster:
         return readings
 
 
-def remove_leftovers(session: str) -> None:
-    """Whatever is still there of a session, also when it was interrupted at an odd moment."""
-    for project, label in _projects(client(), SESSION_LABEL).items():
-        if label == session:
-            _down(project)
-
-
 def _down(project: str) -> None:
     """Always completes: removing is also what happens after errors."""
-    command = ["docker", "compose", "--project-name", project, "down", "--volumes", "--timeout", "1"]
+    command = [
+        "docker",
+        "compose",
+        "--project-name",
+        project,
+        "down",
+        "--volumes",
+        "--timeout",
+        "1",
+    ]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -307,5 +322,3 @@ def _runs_in(process: int, container_id: str) -> bool:
         return process > 0 and container_id in Path(f"/proc/{process}/cgroup").read_text()
     except OSError:
         return False
-
-

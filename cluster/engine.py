@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.records import Counters
 from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
 
 
 class EngineUnavailable(Exception):
@@ -45,6 +46,22 @@ class CounterSource:
     every: float
     """Readings per interval of the experiment: 1 for the Docker API, 10 for the kernel."""
     read: Callable[[], dict[int, Counters]]
+
+
+class Engine(Protocol):
+    """An engine that is ready to raise clusters for one session."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """For environment.json."""
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+        """Add the engine's own files to a new run folder."""
+
+    def cluster(self, plan: ClusterPlan) -> Cluster: ...
+
+    def remove_leftovers(self, session: str) -> None:
+        """Whatever an interruption at an odd moment may have left of a session."""
 
 
 class Cluster(Protocol):

@@ -65,7 +65,7 @@ gradwire_environment() {
             flock -n 9 || { gradwire_say "waiting for another set-up to end"; flock 9; }
             [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && exit 0
         fi
-        gradwire_install "$kind" && echo "$fingerprint" >"$stamp"
+        gradwire_install "$kind" && echo "$fingerprint" | tee "$stamp" >"$gradwire_venv/fingerprint-run"
     ) || {
         gradwire_say "the set-up failed; is a package index reachable? Run the same command to try again."
         return 1

@@ -55,7 +55,9 @@ def make_parser() -> argparse.ArgumentParser:
                 _flag(field.name), metavar=field.metadata["unit"], help=_help(field)
             )
     groups["training"].add_argument(
-        "--repeat", metavar="K", help="repeat every run with K seeds: SEED, SEED+1, ... (default: 1)"
+        "--repeat",
+        metavar="K",
+        help="repeat every run with K seeds: SEED, SEED+1, ... (default: 1)",
     )
     groups["training"].add_argument(
         "--data-dir",
@@ -73,7 +75,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     output.add_argument("--quiet", action="store_true", help="no progress, only the table")
     output.add_argument(
-        "--json", action="store_true", help="print the summaries as one JSON array on standard output"
+        "--json",
+        action="store_true",
+        help="print the summaries as one JSON array on standard output",
     )
     output.add_argument(
         "--doctor", action="store_true", help="say what this machine can do, and stop"
@@ -83,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
     """All combinations, by workers first so that neighbours can share a cluster."""
-    values = {
+    values: dict[str, Any] = {
         field.name: _values(field, getattr(args, field.name))
         for field in dataclasses.fields(Experiment)
         if field.metadata and field.name != "engine"
@@ -113,7 +117,7 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
         facts = STRATEGIES[strategy]
         chosen = dict(values)
         chosen["passes"] = (values["passes"] or [1]) if facts.has_passes else None
-        chosen["schedule"] = (values["schedule"] or ["auto"]) if facts.has_passes else None
+        chosen["schedule"] = (values["schedule"] or ["ring"]) if facts.has_passes else None
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
             knobs = dict(zip(names, combination, strict=True))
@@ -155,7 +159,7 @@ def _flag(name: str) -> str:
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
-    text = field.metadata["help"]
+    text = str(field.metadata["help"])
     if field.name in LISTS:
         text += f": {', '.join(LISTS[field.name])}"
     default = {

@@ -20,8 +20,8 @@ from typing import NoReturn
 from rich.console import Console
 
 from analysis.summary import summarise
-from cluster import doctor, environment, netns_engine
-from cluster.engine import EngineError, EngineUnavailable
+from cluster import docker_engine, doctor, environment, netns_engine
+from cluster.engine import Engine, EngineError, EngineUnavailable
 from cluster.flags import make_experiments, make_parser
 from cluster.progress import Progress, choose_progress
 from cluster.records import Summary
@@ -64,39 +64,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     progress = choose_progress(args.quiet)
-    engine = args.engine if args.engine is not None else "auto"
-    if engine not in ("auto", *ENGINES):
-        raise SpecError(f"unknown engine {engine!r}; there is: auto, {', '.join(ENGINES)}")
+    asked = args.engine if args.engine is not None else "auto"
+    if asked not in ("auto", *ENGINES):
+        raise SpecError(f"unknown engine {asked!r}; there is: auto, {', '.join(ENGINES)}")
     experiments = make_experiments(args, ENGINES[-1])
     _check_train_sizes(experiments)
     _check_output(args.output)
-    engine = choose_engine(engine, experiments, progress)
-    experiments = [_settle(e, engine, progress) for e in experiments]
+    name = choose_engine(asked, experiments, progress)
+    experiments = [_settle(e, name, progress) for e in experiments]
     data_folder = prepare(DATASETS["mnist"], args.data_dir, say=progress.say)
 
+    engine = open_engine(name, data_folder, progress)
     folder = _open(args.output)
-    if engine == "docker":
-        from cluster import docker_engine
-
-        raised = docker_engine.open_engine(data_folder, progress.say)
-        raise_cluster, prepare_run, about = raised.cluster, raised.prepare_run, raised.about
-    else:
-        raise_cluster, prepare_run = netns_engine.NetnsCluster, _nothing
-        about = {"name": "netns", "privileged": os.geteuid() == 0}
     session = Session(
         folder=folder,
         data_folder=data_folder,
-        environment=environment.describe(["./measure.sh", *arguments], about),
-        raise_cluster=raise_cluster,
-        prepare_run=prepare_run,
+        environment=environment.describe(["./measure.sh", *arguments], engine.about),
+        engine=engine,
         summarise=summarise,
         progress=progress,
     )
     try:
         summaries = session.conduct(experiments)
     except KeyboardInterrupt:
-        if engine == "docker":
-            docker_engine.remove_leftovers(folder.name)
+        engine.remove_leftovers(folder.name)
         raise
     show(summaries, folder, as_json=args.json)
     return 0 if all(summary.status == "completed" for summary in summaries) else 1
@@ -108,10 +99,8 @@ def choose_engine(asked: str, experiments: list[Experiment], progress: Progress)
     if asked == "netns":
         netns_engine.check(cpus)
         return asked
-    from cluster import docker_engine
-
     try:
-        docker_engine.check()
+        docker_engine.check(max(e.workers for e in experiments))
     except EngineUnavailable as missing:
         if asked == "docker":
             raise
@@ -121,6 +110,12 @@ def choose_engine(asked: str, experiments: list[Experiment], progress: Progress)
     if asked == "auto":
         progress.say("engine: docker (an engine answers)")
     return "docker"
+
+
+def open_engine(name: str, data_folder: Path, progress: Progress) -> Engine:
+    if name == "docker":
+        return docker_engine.open_engine(data_folder, progress.say)
+    return netns_engine.NetnsEngine()
 
 
 def show(summaries: list[Summary], folder: Path, *, as_json: bool) -> None:
@@ -140,14 +135,18 @@ def _settle(experiment: Experiment, engine: str, progress: Progress) -> Experime
     schedule = experiment.schedule
     if schedule == "auto":
         assert experiment.passes is not None
-        schedule = _chosen_schedule(experiment.workers, experiment.passes, progress)
+        schedule = _chosen_schedule(
+            experiment.workers, experiment.passes, experiment.seed, progress
+        )
     return dataclasses.replace(experiment, engine=engine, schedule=schedule)
 
 
-@functools.lru_cache(maxsize=None)
-def _chosen_schedule(workers: int, passes: int, progress: Progress) -> str:
-    choice = choose_schedule(workers, passes, 0)
-    progress.say(f"schedule for {workers} workers, passes {passes}: {choice.schedule} ({choice.why})")
+@functools.cache
+def _chosen_schedule(workers: int, passes: int, seed: int, progress: Progress) -> str:
+    choice = choose_schedule(workers, passes, seed)
+    progress.say(
+        f"schedule for {workers} workers, passes {passes}: {choice.schedule} ({choice.why})"
+    )
     return choice.schedule
 
 
@@ -175,10 +174,6 @@ def _open(output: Path) -> Path:
         return new_session(output.resolve())
     except OSError as error:
         raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
-
-
-def _nothing(*_: object) -> None:
-    """Namespaces need no files of their own in a run folder."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -21,14 +21,15 @@ from typing import Any
 from cluster import cpu_limits
 from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
 from cluster.records import Counters, parse_net_dev
-from cluster.run_folder import node_name
+from cluster.run_folder import RunFolder, node_name
+from cluster.spec import Experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120
 
 
-def check(cpus: float | None = None) -> None:
-    """Raise EngineUnavailable, with the way out, where namespaces cannot be used."""
+def check(cpus: float | None = None) -> str:
+    """How namespaces work here; EngineUnavailable, with the way out, where they cannot be used."""
     if not sys.platform.startswith("linux"):
         raise EngineUnavailable("engine netns needs Linux; use --engine docker here")
     for tool, package in (("unshare", "util-linux"), ("ip", "iproute2")):
@@ -51,6 +52,24 @@ def check(cpus: float | None = None) -> None:
         )
     if cpus is not None:
         cpu_limits.check()
+    return "as root" if os.geteuid() == 0 else "unprivileged, in a user namespace"
+
+
+class NetnsEngine:
+    """See cluster.engine.Engine. Namespaces need no files and leave nothing behind."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"name": "netns", "privileged": os.geteuid() == 0}
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+        pass
+
+    def cluster(self, plan: ClusterPlan) -> NetnsCluster:
+        return NetnsCluster(plan)
+
+    def remove_leftovers(self, session: str) -> None:
+        pass
 
 
 class NetnsCluster:

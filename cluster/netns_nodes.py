@@ -27,6 +27,7 @@ from cluster.run_folder import node_name
 
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWNET = 0x40000000
+PR_SET_NAME = 15
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
 
@@ -54,9 +55,7 @@ def main(document: str) -> int:
     if status != 0:
         print("the switch could not be built", file=sys.stderr)
         return 1
-    nodes = {
-        fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(workers)
-    }
+    nodes = {fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(workers)}
     say({"ready": True})
     watch(nodes)
     return 0
@@ -65,7 +64,10 @@ def main(document: str) -> int:
 def name_nodes(workers: int) -> None:
     """Give all nodes an /etc/hosts of their own (this mount namespace is private)."""
     lines = ["127.0.0.1 localhost"]
-    lines += [f"{address(rank)} {node_name(rank)}" for rank in range(workers)]
+    for rank in range(workers):
+        # Also as the mapped IPv6 address under which a dual-stack server sees its clients: torch asks
+        # for the name, and a question that goes out to a name server would have to time out.
+        lines += [f"{prefix}{address(rank)} {node_name(rank)}" for prefix in ("", "::ffff:")]
     with tempfile.NamedTemporaryFile("w", prefix="gradwire-hosts-") as file:
         file.write("\n".join(lines) + "\n")
         file.flush()
@@ -132,6 +134,7 @@ def fork_node(rank: int, namespace: int, plan: dict[str, Any], entry: Any) -> in
         check(libc.setns(namespace, CLONE_NEWNET), "setns")
         check(libc.unshare(CLONE_NEWUTS), "unshare")
         socket.sethostname(node_name(rank))
+        libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # what ps and top show
         if plan["cgroups"]:
             Path(plan["cgroups"][rank]).write_text("0")
         drop_privileges()

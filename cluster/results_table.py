@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -44,5 +45,5 @@ def row(summary: Summary) -> list[str]:
     ]
 
 
-def _show(value, text):  # type: ignore[no-untyped-def]
+def _show(value: Any, text: Callable[[Any], str]) -> str:
     return DASH if value is None else text(value)

@@ -1,9 +1,9 @@
 """The only place that knows the file names in a run. Standard library only.
 
-    runs/<session>/<run>/spec.json           written last before the start: its arrival says "go"
-                         compose.yml         Docker only; `docker compose -f ... up` repeats the run
-                         events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
-                         environment.json    summary.json
+runs/<session>/<run>/spec.json           written last before the start: its arrival says "go"
+                     compose.yml         Docker only; `docker compose -f ... up` repeats the run
+                     events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
+                     environment.json    summary.json
 """
 
 from __future__ import annotations

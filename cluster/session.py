@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.collector import Collector
-from cluster.engine import Cluster, ClusterPlan, EngineError
+from cluster.engine import Cluster, ClusterPlan, Engine, EngineError
 from cluster.progress import Progress
 from cluster.records import Summary
 from cluster.run_folder import RunFolder, node_name, write_json
@@ -36,9 +36,7 @@ class Session:
     folder: Path
     data_folder: Path
     environment: dict[str, Any]
-    raise_cluster: Callable[[ClusterPlan], Cluster]
-    prepare_run: Callable[[Experiment, RunFolder], None]
-    """The engine's own files for a run, such as its compose.yml."""
+    engine: Engine
     summarise: Summarise
     progress: Progress
 
@@ -58,7 +56,7 @@ class Session:
         name = f"{index:03d}-{experiment.label}-s{experiment.seed}"
         folder = RunFolder(self.folder / name).create()
         write_json(folder.environment, self.environment)
-        self.prepare_run(experiment, folder)
+        self.engine.prepare_run(experiment, folder)
         return folder
 
     def _on_one_cluster(self, runs: list[Run]) -> list[Summary]:
@@ -75,7 +73,7 @@ class Session:
         current: Run = runs[0]
         try:
             self.progress.starting(first)
-            with self.raise_cluster(plan) as cluster:
+            with self.engine.cluster(plan) as cluster:
                 for current in runs:
                     summaries.append(self._one_run(*current, cluster))
         except (RunFailed, EngineError) as error:
@@ -102,7 +100,6 @@ class Session:
         write_json(folder.summary, summary.to_json())
         self.progress.end(summary)
         return summary
-
 
 
 def watch(experiment: Experiment, folder: RunFolder, cluster: Cluster, progress: Progress) -> None:

@@ -48,9 +48,7 @@ def _knob(default: Any, group: str, help: str, unit: str = "") -> Any:
 class Experiment:
     """One run. Frozen and complete: what is not said is a default, and defaults are stored too."""
 
-    strategy: str = _knob(
-        "allreduce", "strategy", "how workers combine what they learned", "NAME"
-    )
+    strategy: str = _knob("allreduce", "strategy", "how workers combine what they learned", "NAME")
     workers: int = _knob(4, "cluster", "number of nodes, one worker each", "N")
     passes: int | None = _knob(
         None,
@@ -60,7 +58,10 @@ class Experiment:
         "P",
     )
     schedule: str | None = _knob(
-        None, "strategy", "who meets whom in a round of pairwise (default auto)", "NAME"
+        None,
+        "strategy",
+        "who meets whom in a round of pairwise (default: ring; auto chooses by consensus per byte)",
+        "NAME",
     )
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
     train_size: int = _knob(6000, "training", "training images, all workers together", "IMAGES")
@@ -126,7 +127,7 @@ class Experiment:
         _between("passes", self.passes, 1, MAX_WORKERS)
         if self.schedule is None:
             raise SpecError(f"strategy {self.strategy} needs a schedule: {', '.join(SCHEDULES)}")
-        if self.schedule == "exponential" and self.passes != 1:
+        if self.schedule == "exponential" and 1 < self.passes < self.workers - 1:
             raise SpecError(
                 f"schedule exponential makes pairs, so passes must be 1, not {self.passes};"
                 " use schedule grid for larger groups"

@@ -17,14 +17,9 @@ def seconds_text(seconds: float) -> str:
 
 
 def _scaled(value: float, units: tuple[str, ...]) -> str:
-    for unit in units[:-1]:
-        if abs(value) < 999.5:
-            break
+    power = 0
+    while abs(value) >= 999.5 and power < len(units) - 1:
         value /= 1000
-    else:
-        unit = units[-1]
-    return f"{value:.0f} {unit}" if unit in ("B", "bit/s") else f"{_three_digits(value)} {unit}"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+        power += 1
+    digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:.{digits}f} {units[power]}"

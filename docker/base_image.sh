@@ -43,7 +43,7 @@ if timeout "$pull_s" docker pull --quiet "$image" >/dev/null 2>&1; then
 fi
 
 [[ $EUID == 0 ]] || fail "$image cannot be pulled and building it needs root: run it again as  sudo $0"
-say "no image registry in reach: building $image from Debian packages"
+say "it cannot be pulled: building $image from Debian packages"
 if ! command -v debootstrap >/dev/null; then
     command -v apt-get >/dev/null || fail "debootstrap is not installed: install it, or fetch $image with 'docker load'"
     say "installing debootstrap ..."
@@ -57,8 +57,10 @@ trap 'exit 130' INT TERM
 root=$work/root
 
 say "debootstrap $suite (about 60 s) ..."
-debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$(mirror)" >"$work/log" 2>&1 ||
-    { tail -n 20 "$work/log" "$root/debootstrap/debootstrap.log" >&2 2>/dev/null || true; fail "debootstrap failed; the end of its log is above"; }
+debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$(mirror)" >"$work/log" 2>&1 || {
+    tail -n 20 "$work/log" "$root/debootstrap/debootstrap.log" >&2 2>/dev/null || true
+    fail "debootstrap failed; the end of its log is above"
+}
 
 say "tidying ..."
 rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{man,info,locale}/*

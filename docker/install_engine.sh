@@ -90,10 +90,11 @@ start_engine() {
         setsid nohup dockerd --pidfile "$pidfile" >"$log" 2>&1 </dev/null &
         pid=$!
     fi
-    for ((waited = 0; waited < start_s; waited++)); do
+    SECONDS=0
+    while ((SECONDS < start_s)); do
         engine_answers && return 0
         [[ -z ${pid:-} || -d /proc/$pid ]] || break
-        sleep 1
+        sleep 0.5
     done
     if [[ -n ${pid:-} ]]; then tail -n 20 "$log"; else journalctl -u docker.service -n 20 --no-pager; fi >&2
     fail "the engine did not start, or did not answer within $start_s s; the end of its log is above"
@@ -104,7 +105,8 @@ stop_engine() {
     pid=$(own_dockerd) || { say "no engine of ours runs: nothing to stop"; return 0; }
     say "stopping dockerd $pid ..."
     kill "$pid"
-    for ((waited = 0; waited < stop_s * 5; waited++)); do
+    SECONDS=0
+    while ((SECONDS < stop_s)); do
         [[ -d /proc/$pid ]] || { rm -f "$pidfile"; say "stopped"; return 0; }
         sleep 0.2
     done

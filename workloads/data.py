@@ -21,6 +21,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
@@ -289,6 +290,8 @@ def _ask(urls: Iterable[str]) -> list[Future[None]]:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=MIRRORS_ANSWER_S).close()
             answer.set_result(None)
+        except urllib.error.HTTPError:
+            answer.set_result(None)  # it is there; what it has is seen file by file
         except Exception as error:
             answer.set_exception(error)
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from workloads.batches import Batch, Mnist, test_batches
 from workloads.flat import FlatModel
 
+
 @dataclass(frozen=True)
 class Score:
     accuracy: float

@@ -6,7 +6,7 @@ An exchange then moves one buffer, without packing and unpacking, and the optimi
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 class FlatModel:

@@ -94,15 +94,11 @@ def _check(workers: int, passes: int, schedule: str) -> None:
         raise ValueError(f"workers must be 1 or more, not {workers}")
     if passes < 1:
         raise ValueError(f"passes must be 1 or more, not {passes}")
-    if schedule == "exponential" and not _exponential_applies(workers, passes):
+    if schedule == "exponential" and 1 < passes < workers - 1:
         raise ValueError(
             f"schedule 'exponential' makes pairs: it needs passes 1, not {passes}; "
             "'grid' does the same for larger groups"
         )
-
-
-def _exponential_applies(workers: int, passes: int) -> bool:
-    return passes == 1 or passes >= workers - 1
 
 
 # Every worker asks once a step. 64 rounds of 128 pairs are 0.5 MB, and hold a whole period of any
@@ -306,10 +302,9 @@ def plan(workers: int, passes: int, schedule: str, seed: int, horizon: int = HOR
     )
 
 
-def available(workers: int, passes: int) -> tuple[str, ...]:
-    """The schedules that exist for this N and P, in order of preference."""
-    pairs_only = () if _exponential_applies(workers, passes) else ("exponential",)
-    return tuple(name for name in SCHEDULES if name not in pairs_only)
+def available(passes: int) -> tuple[str, ...]:
+    """The schedules worth comparing for groups of P+1, in order of preference."""
+    return tuple(name for name in SCHEDULES if passes == 1 or name != "exponential")
 
 
 @lru_cache(maxsize=256)
@@ -319,11 +314,11 @@ def choose_schedule(workers: int, passes: int, seed: int) -> Choice:
     Where nothing is exact: the smallest residual per byte over the horizon (`Plan.shrink_per_m`).
     """
     _check(workers, passes, "grid")
-    names = available(workers, passes)
+    names = available(passes)
     if passes >= workers - 1:
-        everybody = _sent_m(groups(0, workers, passes, names[0], seed))
+        everybody = _sent_m(groups(0, workers, passes, "ring", seed))
         return Choice(
-            names[0],
+            "ring",
             f"passes {passes} reaches all of {_count(workers, 'worker')}, so every schedule is one "
             f"group of everybody, exact in every round for {everybody:.3g} M sent per worker",
         )
@@ -453,7 +448,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _describe(workers: int, passes: int, seed: int, rounds: int | None) -> str:
     after = rounds or HORIZON
-    names = available(workers, passes)
+    names = available(passes)
     plans = [plan(workers, passes, name, seed, max(after, HORIZON)) for name in names]
     lines = [
         f"{_count(workers, 'worker')}, {_count(passes, 'pass')}: "

@@ -27,7 +27,8 @@ class MnistNet(nn.Module):
         x = functional.relu(functional.max_pool2d(self.conv1(images), 2))
         x = functional.relu(functional.max_pool2d(self.conv2(x), 2))
         x = functional.relu(self.fc1(x.flatten(1)))
-        return self.fc2(x)
+        scores: Tensor = self.fc2(x)
+        return scores
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {"mnist-cnn": MnistNet}

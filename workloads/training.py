@@ -78,6 +78,7 @@ def train(
             flat.gradients.zero_()
             loss = functional.cross_entropy(model(inputs), labels)
             loss.backward()
+            loss = loss.detach()
             computed = time.perf_counter()
 
             this_round = Round(spec, rank, step)

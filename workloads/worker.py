@@ -70,7 +70,9 @@ def main() -> int:
 def run_once(folder: RunFolder, settings: Settings) -> None:
     node = node_name(settings.rank)
     if settings.record:
-        descriptor = os.open(folder.log(settings.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(
+            folder.log(settings.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
     log = EventLog(folder.events(settings.rank) if settings.record else None, node)
@@ -112,7 +114,12 @@ def _in_child(work: Callable[[], None]) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    signal.signal(signal.SIGTERM, lambda *_: (os.kill(child, signal.SIGKILL), sys.exit(143)))
+
+    def stop(*_: object) -> None:
+        os.kill(child, signal.SIGKILL)
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, stop)
     _, status = os.waitpid(child, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if os.WIFSIGNALED(status):

@@ -17,10 +17,9 @@ from workloads.strategies.round import Round
 
 def exchange(flat: Tensor, round: Round) -> None:
     spec = round.experiment
-    assert spec.passes is not None and spec.schedule is not None
-    members = group_of(
-        round.rank, round.index, spec.workers, spec.passes, spec.schedule, spec.seed
-    )
+    assert spec.passes is not None
+    assert spec.schedule is not None
+    members = group_of(round.rank, round.index, spec.workers, spec.passes, spec.schedule, spec.seed)
     if len(members) == 1:
         return
     if len(members) == spec.workers:

@@ -1,0 +1,34 @@
+"""A shell's own Python will do: the report goes on in the project's .venv, which ./measure.sh makes.
+
+Until it does, this may be any Python, so this file and the command it serves parse on 3.8.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+ENTERED = "GRADWIRE_ENTERED"
+"""Set on the way in: a .venv that does not know it is one must not be entered for ever."""
+
+OLDEST = (3, 11)
+NEEDED = ("pandas", "plotly", "rich")
+
+
+def enter(module: str, project: Path | None = None) -> None:
+    """Start `python -m module` again, with the same arguments, in .venv; return if this is it."""
+    own = (project or Path(__file__).resolve().parent.parent) / ".venv"
+    python = str(own / "bin" / "python")
+    inside = Path(sys.prefix).resolve() == own.resolve()
+    if not inside and os.access(python, os.X_OK) and os.environ.get(ENTERED) != str(own):
+        os.environ[ENTERED] = str(own)
+        os.execv(python, [python, "-m", module, *sys.argv[1:]])
+    if sys.version_info[:2] < OLDEST or not all(map(importlib.util.find_spec, NEEDED)):
+        print(
+            f"python -m {module}: this Python is too old or lacks {', '.join(NEEDED)};"
+            " run ./measure.sh once: it makes the environment",
+            file=sys.stderr,
+        )
+        sys.exit(2)

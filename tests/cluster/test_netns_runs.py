@@ -1,0 +1,196 @@
+"""Real runs on real namespaces."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import laws
+from tests.measuring import (
+    await_steps,
+    finish,
+    gone,
+    links,
+    measure,
+    network_namespaces,
+    one,
+    processes_of,
+    start,
+)
+
+NETNS = ("--engine", "netns")
+
+
+@pytest.mark.parametrize(("workers", "flags", "runs"), laws.MATRIX)
+def test_measured_bytes_match_theory_and_each_other(
+    workers: int, flags: tuple[str, ...], runs: int, tmp_path: Path
+) -> None:
+    laws.bytes_agree("netns", workers, flags, runs, tmp_path)
+
+
+def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
+    flags = (*NETNS, "--workers", "4", "--passes", "1", "--schedule", "random", *laws.SMALL)
+    first, second, other = (
+        one(measure(*flags, "--seed", seed, "--output", str(tmp_path))) for seed in ("7", "7", "8")
+    )
+    assert first["accuracy"] == second["accuracy"]
+    assert first["loss"] == second["loss"]
+    assert first["loss"] != other["loss"]
+
+
+def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> None:
+    """20 steps on the same samples; parameters agree to 1e-5."""
+    common = (*NETNS, "--epochs", "1", "--train-size", "1920", "--output", str(tmp_path))
+    many = measure(*common, "--workers", "4", "--batch-size", "24")
+    single = measure(*common, "--strategy", "single", "--batch-size", "96")
+    models = []
+    for summary in (one(many), one(single)):
+        assert summary["steps"] == 20
+        path = tmp_path / summary["session"] / summary["run"] / "model" / "consensus.pt"
+        models.append(torch.load(path))
+    for name, parameter in models[0].items():
+        assert torch.allclose(parameter, models[1][name], rtol=0, atol=1e-5), name
+
+
+def test_a_single_worker_sends_nothing(tmp_path: Path) -> None:
+    summary = one(measure(*NETNS, "--strategy", "single", *laws.SMALL, "--output", str(tmp_path)))
+    assert summary["bytes"]["train"]["sent"] == 0
+    assert summary["per_step"]["ratio"] is None
+    assert summary["accuracy"] > 0.5
+
+
+def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
+    """40 nodes know 1,560 neighbours; the kernel's table has 1,024 places for all."""
+    flags = ("--workers", "40", "--epochs", "1", "--train-size", "800", "--batch-size", "20")
+    summary = one(measure(*NETNS, *flags, "--output", str(tmp_path)))
+    assert summary["steps"] == 1
+    assert summary["counters"]["largest_difference"] < 0.01
+
+
+def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
+    """In a user namespace where we are user 1000 and have no rights on the host at all."""
+    prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    flags = ("--workers", "3", "--passes", "1", *laws.SMALL, "--output", str(tmp_path))
+    laws.summary_is_true(one(measure(*NETNS, *flags, prefix=prefix)), "netns")
+
+
+def test_workers_have_no_privileges(tmp_path: Path) -> None:
+    process = start(*NETNS, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path)
+    status = [Path(f"/proc/{pid}/status").read_text() for pid in _worker_processes(tmp_path)]
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    assert len(status) == 2
+    for text in status:
+        fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        assert int(fields["CapEff"], 16) == 0
+        assert int(fields["CapPrm"], 16) == 0
+        assert fields["NoNewPrivs"] == "1"
+
+
+def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
+    """Half a core each: the workers' own CPU time is at most about half of the wall time."""
+    flags = (
+        "--workers",
+        "1",
+        "--strategy",
+        "allreduce",
+        "--epochs",
+        "4",
+        "--output",
+        str(tmp_path),
+    )
+    free = one(measure(*NETNS, *flags))
+    slow = one(measure(*NETNS, *flags, "--cpus", "0.2"))
+    assert slow["seconds"]["train"] > 2.5 * free["seconds"]["train"]
+    assert slow["accuracy"] == free["accuracy"]
+
+
+def test_a_killed_worker_fails_the_run_by_name_within_seconds(tmp_path: Path) -> None:
+    process = start(*NETNS, "--workers", "3", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path, 3)
+    os.kill(_worker_processes(tmp_path)[1], signal.SIGKILL)
+    killed = time.monotonic()
+    measured = finish(process)
+    assert time.monotonic() - killed < 15
+    assert measured.code == 1
+    (summary,) = measured.summaries
+    assert summary["status"] == "failed"
+    assert summary["error"].startswith("node1 was ended by SIGKILL")
+    assert summary["steps"] >= 3
+    assert gone(lambda: processes_of(tmp_path))
+
+
+def test_a_failed_run_does_not_stop_the_sweep(tmp_path: Path) -> None:
+    flags = ("--workers", "2", "--epochs", "20", "--repeat", "2", "--output", str(tmp_path))
+    process = start(*NETNS, *flags)
+    await_steps(tmp_path)
+    os.kill(_worker_processes(tmp_path)[0], signal.SIGKILL)
+    measured = finish(process)
+    assert measured.code == 1
+    assert [summary["status"] for summary in measured.summaries] == ["failed", "completed"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("attempt", range(3))
+def test_nothing_is_left_after_an_interruption_at_a_random_moment(
+    number: signal.Signals, attempt: int, tmp_path: Path
+) -> None:
+    interfaces, home = links(), network_namespaces([os.getpid()])
+    process = start(*NETNS, "--workers", "4", "--epochs", "100", "--output", str(tmp_path))
+    delay = random.uniform(0.3, 6)
+    time.sleep(delay)
+    namespaces = network_namespaces(processes_of(tmp_path)) - home
+    process.send_signal(number)
+    measured = finish(process, 20)
+    assert measured.code in (128 + number, -number), (delay, measured.stderr)
+    assert gone(lambda: processes_of(tmp_path)), delay
+    assert gone(lambda: network_namespaces() & namespaces), delay
+    assert links() <= interfaces, delay
+
+
+def test_nothing_is_left_when_the_host_is_killed(tmp_path: Path) -> None:
+    process = start(*NETNS, "--workers", "3", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path)
+    process.kill()
+    process.communicate()
+    assert gone(lambda: processes_of(tmp_path))
+
+
+def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
+    process = start(*NETNS, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
+    folder = await_steps(tmp_path, 5)
+    process.send_signal(signal.SIGINT)
+    assert finish(process).code == 130
+    summary = (folder / "summary.json").read_text()
+    assert '"status": "interrupted"' in summary
+    assert (folder / "samples.csv").read_text().count("\n") > 2
+
+
+def test_two_measures_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    flags = (*NETNS, "--workers", "3", *laws.SMALL, "--output", str(tmp_path))
+    alone = one(measure(*flags))
+    both = [start(*flags), start(*flags)]
+    summaries = [one(finish(process)) for process in both]
+    assert len({summary["session"] for summary in [alone, *summaries]}) == 3
+    for summary in summaries:
+        laws.summary_is_true(summary, "netns")
+        assert summary["accuracy"] == alone["accuracy"]
+
+
+def _worker_processes(output: Path) -> list[int]:
+    """The processes that train, by rank. A node and the worker it forked both carry the node's name."""
+    names, parents = {}, {}
+    for process in processes_of(output):
+        name, _, fields = (
+            Path(f"/proc/{process}/stat").read_text().partition("(")[2].rpartition(")")
+        )
+        names[process], parents[process] = name, int(fields.split()[1])
+    workers = [p for p, name in names.items() if names.get(parents[p]) == name != "python"]
+    return sorted(workers, key=lambda process: names[process])

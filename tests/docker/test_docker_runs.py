@@ -1,0 +1,174 @@
+"""Real runs on real containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import docker_engine
+from cluster.compose_file import OWNER_LABEL, SESSION_LABEL
+from tests import laws
+from tests.measuring import PROJECT, await_steps, finish, measure, one, start
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
+DOCKER = ("--engine", "docker")
+
+
+def leftovers(output: Path) -> list[str]:
+    """Containers, networks and volumes of the sessions below `output`."""
+    client = docker_engine.client()
+    found = []
+    for session in output.iterdir():
+        label = {"label": f"{SESSION_LABEL}={session.name}"}
+        found += [one.name for one in client.containers.list(all=True, filters=label)]
+        found += [one.name for one in client.networks.list(filters=label)]
+        found += [v.name for v in client.volumes.list() if session.name in v.name]
+    return found
+
+
+def containers(output: Path) -> list[Any]:
+    (session,) = output.iterdir()
+    client = docker_engine.client()
+    label = {"label": f"{SESSION_LABEL}={session.name}"}
+    return sorted(client.containers.list(filters=label), key=lambda container: container.name)
+
+
+@pytest.mark.parametrize(("workers", "flags", "runs"), laws.MATRIX)
+def test_measured_bytes_match_theory_and_each_other(
+    workers: int, flags: tuple[str, ...], runs: int, tmp_path: Path
+) -> None:
+    laws.bytes_agree("docker", workers, flags, runs, tmp_path)
+    assert leftovers(tmp_path) == []
+
+
+def test_containers_and_namespaces_reach_the_same_accuracy(tmp_path: Path) -> None:
+    flags = ("--workers", "3", "--passes", "1", *laws.SMALL, "--output", str(tmp_path))
+    in_containers = one(measure(*DOCKER, *flags))
+    in_namespaces = one(measure("--engine", "netns", *flags))
+    assert in_containers["accuracy"] == pytest.approx(in_namespaces["accuracy"], abs=5e-5)
+
+
+def test_nodes_are_unprivileged_and_shut_in(tmp_path: Path) -> None:
+    process = start(*DOCKER, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path)
+    nodes = containers(tmp_path)
+    details = [container.attrs for container in nodes]
+    status = nodes[0].exec_run(["grep", "-E", "Cap(Eff|Bnd)|NoNewPrivs", "/proc/1/status"]).output
+    writing = nodes[0].exec_run(["touch", "/app/x"]).exit_code
+    outside = nodes[0].exec_run(["cat", "/proc/net/route"]).output.decode()
+    (network,) = details[0]["NetworkSettings"]["Networks"]
+    internal = docker_engine.client().networks.get(network).attrs["Internal"]
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    for detail in details:
+        host = detail["HostConfig"]
+        assert detail["Config"]["User"].split(":")[0] not in ("", "0", "root")
+        assert host["CapDrop"] == ["ALL"]
+        assert not host["CapAdd"]
+        assert not host["Privileged"]
+        assert host["ReadonlyRootfs"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
+        assert not host["PortBindings"]
+        sources = [mount["Source"] for mount in detail["Mounts"] if mount["RW"]]
+        assert [Path(source).parent for source in sources] == [tmp_path]
+    for line in status.decode().splitlines():
+        name, value = line.split(":\t")
+        assert int(value, 16) == (1 if name == "NoNewPrivs" else 0), line
+    assert writing != 0
+    assert internal
+    assert "\t00000000\t" not in "".join(line[5:] for line in outside.splitlines()[1:])
+
+
+def test_a_killed_container_fails_the_run_by_name(tmp_path: Path) -> None:
+    process = start(*DOCKER, "--workers", "3", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path, 2)
+    next(c for c in containers(tmp_path) if "node2" in c.name).kill()
+    killed = time.monotonic()
+    measured = finish(process)
+    assert time.monotonic() - killed < 30
+    assert measured.code == 1
+    (summary,) = measured.summaries
+    assert summary["status"] == "failed"
+    assert summary["error"].startswith("node2 was ended by SIGKILL")
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_nothing_is_left_after_ctrl_c_at_a_random_moment(attempt: int, tmp_path: Path) -> None:
+    process = start(*DOCKER, "--workers", "3", "--epochs", "100", "--output", str(tmp_path))
+    delay = random.uniform(0.5, 10)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    measured = finish(process, 60)
+    assert measured.code == 130, (delay, measured.stderr)
+    assert leftovers(tmp_path) == [], delay
+
+
+def test_what_a_killed_measure_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    process = start(*DOCKER, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path)
+    process.kill()
+    process.communicate()
+    assert leftovers(tmp_path) != []
+    measured = measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path))
+    assert measured.code == 0, measured.stderr
+    assert "left behind" in measured.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(tmp_path: Path) -> None:
+    summary = one(measure(*DOCKER, "--workers", "2", *laws.SMALL, "--output", str(tmp_path)))
+    run = tmp_path / summary["session"] / summary["run"]
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    up = compose(run / "compose.yml", "up")
+    compose(run / "compose.yml", "down")
+    assert up.returncode == 0, up.stdout
+    assert f"accuracy={summary['accuracy']:.4g}" in up.stdout
+    assert up.stdout.count("exited with code 0") == 2
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
+    assert leftovers(tmp_path) == []
+
+
+def test_the_two_node_example_runs_by_itself() -> None:
+    file = PROJECT / "compose" / "cluster.yml"
+    up = compose(file, "up")
+    compose(file, "down", "--volumes")
+    assert up.returncode == 0, up.stdout
+    results = [line for line in up.stdout.splitlines() if " result " in line]
+    assert len(results) == 2
+    assert all(float(line.partition("accuracy=")[2].split()[0]) > 0.8 for line in results)
+
+
+def test_every_resource_of_a_cluster_carries_its_owner(tmp_path: Path) -> None:
+    process = start(*DOCKER, "--workers", "1", "--epochs", "200", "--output", str(tmp_path))
+    await_steps(tmp_path)
+    owners = {container.labels[OWNER_LABEL] for container in containers(tmp_path)}
+    process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 143
+    assert [owner.partition(":")[0] for owner in owners] == [str(process.pid)]
+
+
+def test_what_the_api_says_of_the_image_is_what_the_run_folder_says(tmp_path: Path) -> None:
+    summary = one(measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path)))
+    environment = tmp_path / summary["session"] / summary["run"] / "environment.json"
+    image = json.loads(environment.read_text())["engine"]["image"]
+    assert docker_engine.client().images.get(image).attrs["Config"]["User"] == "1000:1000"
+
+
+def compose(file: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", "compose", "--file", str(file), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        env={**os.environ, "COMPOSE_ANSI": "never"},
+    )

@@ -1,0 +1,233 @@
+"""Flags -> experiments: a value list is a sweep, in an order that shares clusters."""
+
+import dataclasses
+import itertools
+import re
+
+import pytest
+
+from cluster.flags import make_experiments, make_parser
+from cluster.spec import SCHEDULES, STRATEGIES, Experiment, SpecError
+
+KNOBS = [field for field in dataclasses.fields(Experiment) if field.metadata]
+
+
+def experiments(line: str) -> list[Experiment]:
+    return make_experiments(make_parser().parse_args(line.split()), "netns")
+
+
+def test_without_flags_there_is_one_run_with_every_default() -> None:
+    assert experiments("") == [Experiment()]
+
+
+@pytest.mark.parametrize("field", [k for k in KNOBS if k.name != "engine"], ids=lambda k: k.name)
+def test_a_flag_sets_its_own_field_and_no_other(field: "dataclasses.Field[object]") -> None:
+    typed = {
+        "strategy": ("allreduce", "allreduce"),
+        "workers": ("3", 3),
+        "passes": ("2", 2),
+        "schedule": ("ring", "ring"),
+        "epochs": ("7", 7),
+        "train_size": ("5000", 5000),
+        "batch_size": ("32", 32),
+        "lr": ("0.25", 0.25),
+        "momentum": ("0", 0.0),
+        "seed": ("9", 9),
+        "cpus": ("0.5", 0.5),
+        "interval": ("2", 2.0),
+    }
+    text, value = typed[field.name]
+    base = experiments("--strategy pairwise") if field.name in ("passes", "schedule") else None
+    line = "--strategy pairwise " if base else ""
+    (experiment,) = experiments(f"{line}--{field.name.replace('_', '-')} {text}")
+    expected = dataclasses.replace((base or experiments(""))[0], **{field.name: value})
+    assert experiment == expected
+    assert type(getattr(experiment, field.name)) is type(value)
+
+
+def test_value_lists_make_all_combinations_workers_outermost() -> None:
+    found = experiments("--workers 2,4 --strategy allreduce,pairwise --passes 1,2 --lr 0.1,0.2")
+    shown = [(e.workers, e.strategy, e.passes, e.lr) for e in found]
+    assert shown == [
+        (2, "allreduce", None, 0.1),
+        (2, "allreduce", None, 0.2),
+        (2, "pairwise", 1, 0.1),
+        (2, "pairwise", 1, 0.2),
+        (2, "pairwise", 2, 0.1),
+        (2, "pairwise", 2, 0.2),
+        (4, "allreduce", None, 0.1),
+        (4, "allreduce", None, 0.2),
+        (4, "pairwise", 1, 0.1),
+        (4, "pairwise", 1, 0.2),
+        (4, "pairwise", 2, 0.1),
+        (4, "pairwise", 2, 0.2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--workers 2,4 --strategy allreduce,pairwise --passes 1,2 --repeat 2",
+        "--workers 2,4 --strategy pairwise,single,allreduce",
+        "--workers 2,4 --cpus 1,2 --strategy allreduce,pairwise",
+        "--workers 2 --cpus 1,2 --repeat 2 --lr 0.1,0.2",
+    ],
+)
+def test_runs_that_fit_one_cluster_are_neighbours(line: str) -> None:
+    """A session raises a cluster for each stretch of equal (workers, cpus)."""
+    clusters = [(e.workers, e.cpus) for e in experiments(line)]
+    raised = [key for key, _ in itertools.groupby(clusters)]
+    assert len(raised) == len(set(clusters))
+
+
+def test_values_keep_the_order_in_which_they_were_typed() -> None:
+    assert [e.workers for e in experiments("--workers 8,2,4")] == [8, 2, 4]
+    assert [e.strategy for e in experiments("--strategy pairwise,allreduce")] == [
+        "pairwise",
+        "allreduce",
+    ]
+
+
+def test_spaces_in_a_list_do_no_harm() -> None:
+    args = make_parser().parse_args(["--workers", "2, 4"])
+    assert [e.workers for e in make_experiments(args, "netns")] == [2, 4]
+
+
+def test_duplicates_are_run_once() -> None:
+    assert [e.workers for e in experiments("--workers 2,4,2")] == [2, 4]
+    assert len(experiments("--lr 0.1,0.10,1e-1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "seeds"),
+    [("--repeat 3", [1, 2, 3]), ("--repeat 3 --seed 10", [10, 11, 12]), ("--seed 0", [0])],
+)
+def test_repeat_counts_seeds_up_from_the_first(line: str, seeds: list[int]) -> None:
+    assert [e.seed for e in experiments(line)] == seeds
+
+
+def test_repeat_repeats_every_run_of_a_sweep() -> None:
+    found = experiments("--workers 2,4 --repeat 2")
+    assert [(e.workers, e.seed) for e in found] == [(2, 1), (2, 2), (4, 1), (4, 2)]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1001", "two", "1.5"])
+def test_a_refused_repeat_is_named(value: str) -> None:
+    with pytest.raises(SpecError, match="repeat must be"):
+        experiments(f"--repeat={value}")
+
+
+def test_seeds_that_repeat_pushes_over_the_edge_are_refused() -> None:
+    with pytest.raises(SpecError, match="seed must be between"):
+        experiments(f"--seed {2**31 - 1} --repeat 2")
+
+
+@pytest.mark.parametrize(
+    ("line", "strategy", "passes", "schedule"),
+    [
+        ("", "allreduce", None, None),
+        ("--passes 2", "pairwise", 2, "auto"),
+        ("--strategy pairwise", "pairwise", 1, "auto"),
+        ("--passes 1 --schedule random", "pairwise", 1, "random"),
+    ],
+)
+def test_passes_make_pairwise_the_default_strategy(
+    line: str, strategy: str, passes: int | None, schedule: str | None
+) -> None:
+    (found,) = experiments(line)
+    assert (found.strategy, found.passes, found.schedule) == (strategy, passes, schedule)
+
+
+def test_in_a_list_passes_go_only_to_strategies_that_have_them() -> None:
+    found = experiments("--strategy allreduce,pairwise,single --passes 2 --schedule grid")
+    assert [(e.strategy, e.passes, e.schedule) for e in found] == [
+        ("allreduce", None, None),
+        ("pairwise", 2, "grid"),
+        ("single", None, None),
+    ]
+
+
+@pytest.mark.parametrize("flag", ["passes 1", "schedule ring"])
+@pytest.mark.parametrize("strategies", ["allreduce", "single", "allreduce,single"])
+def test_passes_are_refused_where_no_strategy_has_them(flag: str, strategies: str) -> None:
+    name = flag.split()[0]
+    with pytest.raises(SpecError, match=f"{name} does not apply to .*; it applies to: pairwise"):
+        experiments(f"--{flag} --strategy {strategies}")
+
+
+def test_single_in_a_list_runs_once_with_one_worker() -> None:
+    found = experiments("--workers 2,4,8 --strategy single,allreduce")
+    assert [(e.strategy, e.workers) for e in found] == [
+        ("single", 1),
+        ("allreduce", 2),
+        ("allreduce", 4),
+        ("allreduce", 8),
+    ]
+
+
+def test_single_alone_has_one_worker_by_default_and_no_more_when_asked() -> None:
+    assert [e.workers for e in experiments("--strategy single")] == [1]
+    with pytest.raises(SpecError, match="single has one worker, not 4"):
+        experiments("--strategy single --workers 4")
+
+
+def test_one_bad_value_in_a_sweep_refuses_the_whole_sweep() -> None:
+    with pytest.raises(SpecError, match="workers must be between 1 and 256, not 0"):
+        experiments("--workers 2,0")
+    with pytest.raises(SpecError, match="unknown strategy 'gossip'"):
+        experiments("--strategy allreduce,gossip")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("workers", "two", "a whole number"),
+        ("workers", "2.0", "a whole number"),
+        ("workers", "", "a whole number"),
+        ("workers", "2,", "a whole number"),
+        ("passes", "x", "a whole number"),
+        ("epochs", "1e3", "a whole number"),
+        ("lr", "fast", "a number"),
+        ("cpus", "0,5x", "a number"),
+        ("interval", "1s", "a number"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_its_name(flag: str, value: str, expected: str) -> None:
+    with pytest.raises(SpecError, match=rf"^{flag} must be {expected}, not '"):
+        experiments(f"--{flag}={value}")
+
+
+@pytest.mark.parametrize("flag", ["seed", "interval"])
+def test_what_all_runs_share_takes_one_value(flag: str) -> None:
+    with pytest.raises(SpecError, match=f"{flag} takes one value, not '1,2'"):
+        experiments(f"--{flag} 1,2")
+
+
+def test_every_knob_of_an_experiment_has_a_flag_with_its_unit_in_the_help() -> None:
+    help_text = make_parser().format_help()
+    for field in KNOBS:
+        flag = f"--{field.name.replace('_', '-')} {field.metadata['unit']}"
+        assert re.search(rf"^  {flag}\b", help_text, re.MULTILINE), flag
+
+
+def test_the_help_names_every_choice_and_every_default() -> None:
+    words = " ".join(make_parser().format_help().split())
+    for name in (*STRATEGIES, *SCHEDULES, "auto", "docker", "netns"):
+        assert re.search(rf"\b{name}\b", words), name
+    for name in ("epochs", "train_size", "batch_size", "lr", "momentum", "seed", "workers"):
+        assert f"(default: {getattr(Experiment, name)})" in words
+
+
+def test_the_examples_in_the_help_are_accepted() -> None:
+    lines = re.findall(r"^  \./measure\.sh (.*?)(?:   .*)?$", make_parser().epilog or "", re.M)
+    assert len(lines) >= 3
+    for line in lines:
+        if "--doctor" not in line:
+            assert experiments(line)
+
+
+def test_flags_are_not_abbreviated() -> None:
+    """So that a new flag never changes what an old script means."""
+    with pytest.raises(SystemExit) as refusal:
+        experiments("--work 2")
+    assert refusal.value.code == 2
