@@ -56,8 +56,14 @@ def accuracy_against_bytes(runs: Runs, labels: Sequence[str]) -> go.Figure:
         showlegend=True,
         legend={"x": 0, "y": -0.2, "yanchor": "top"},
         hovermode="closest",
+        dragmode=False,  # a finger on the figure scrolls the page
     )
     figure.update_xaxes(title="sent in training, all nodes", tickformat="~s", ticksuffix="B")
-    figure.update_xaxes(type="log" if wide else "linear", rangemode="tozero")
+    figure.update_xaxes(rangemode="tozero")
+    if wide:
+        steps = (1, 2, 5) if sent.max() < 1000 * sent.min() else (1,)
+        marks = [(power, step * 10**power) for power in range(16) for step in steps]
+        texts = [f"{mark // 1000 ** (power // 3)}{' kMGTP'[power // 3]}B" for power, mark in marks]
+        figure.update_xaxes(type="log", tickvals=[mark for _, mark in marks], ticktext=texts)
     figure.update_yaxes(title="accuracy", tickformat=".0%")
     return figure

@@ -48,7 +48,7 @@ CURVE_COLUMNS: dict[str, tuple[str, str]] = {
     "sent_bytes": ("sent_bytes", "Int64"),
 }
 
-NEVER_NULL = ("session", "run", "status", "strategy", "workers", "epoch", "sent_bytes")
+NEVER_NULL = ("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes")
 
 
 @dataclass(frozen=True)

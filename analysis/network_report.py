@@ -70,14 +70,10 @@ def label(run: pd.Series[Any]) -> str:
     """What was run, in words; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):
         return str(run["run"])
-    parts = [run["strategy"] + ("" if pd.isna(run["schedule"]) else f" ({run['schedule']})")]
-    for count, one, many in (
-        (run["workers"], "worker", "workers"),
-        (run["passes"], "pass", "passes"),
-    ):
-        if not pd.isna(count):
-            parts.append(f"{count} {one if count == 1 else many}")
-    return ", ".join([*parts, str(run["engine"])])
+    schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
+    workers = f"{run['workers']} worker{'s' * (run['workers'] != 1)}"
+    passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
+    return ", ".join([run["strategy"] + schedule, workers, *passes, run["engine"]])
 
 
 def cells(run: pd.Series[Any]) -> list[str]:
@@ -117,8 +113,8 @@ def write_report(runs: Runs, output: Path) -> None:
         sentence=SENTENCE,
         headings=[heading for _, heading, *_ in OVERVIEW],
         rows=[
-            Row(label(run), f"{run['session']}/{run['run']}", cells(run), problem(run))
-            for _, run in runs.table.iterrows()
+            Row(name, f"{run['session']}/{run['run']}", cells(run), problem(run))
+            for name, (_, run) in zip(labels, runs.table.iterrows(), strict=True)
         ],
         note=NOTE,
         figure=accuracy_against_bytes(runs, labels),
@@ -147,8 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in args.runs or [Path("runs")]:
         found = find_runs(path)
         if not found:
-            fault = "no run in" if path.exists() else "no such folder:"
-            parser.error(f"{fault} {path.resolve()}; to make one: {EXAMPLE}")
+            why = "" if path.exists() else " (no such folder)"
+            parser.error(f"no runs in {path.resolve()}{why}; to make one: {EXAMPLE}")
         folders.update({folder.path.resolve(): folder for folder in found})
     runs = load_runs(folders.values())
     try:

@@ -27,16 +27,28 @@ body { margin: 0 auto; padding: 1rem; max-width: 70rem; background: var(--page);
   color: var(--text); font: 1rem/1.5 system-ui, sans-serif }
 h1 { font-size: 1.5rem; margin: .5rem 0 }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
-.wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap; vertical-align: baseline;
+th, td { padding: .35rem .6rem; text-align: right; vertical-align: baseline;
   border-bottom: 1px solid var(--line) }
-th { vertical-align: bottom; white-space: normal; font-weight: 600 }
-th:nth-child(2), td:nth-child(2), th:last-child, td:last-child { text-align: left }
+th { vertical-align: bottom; font-weight: 600 }
+th.run, td.run { text-align: left; overflow-wrap: anywhere }
+td { white-space: nowrap }
+td.run { white-space: normal }
 small, .note { color: var(--faint); font-size: .85rem }
 td small { display: block }
 .bad { color: var(--bad) }
 .note { max-width: 46rem }
+@media (max-width: 45rem) { /* a phone: the run, and its numbers in threes below it */
+  table, tbody { display: block }
+  tr { display: grid; grid-template-columns: repeat(3, 1fr); gap: .2rem .5rem;
+    align-items: end; padding: .5rem 0;
+    border-bottom: 1px solid var(--line) }
+  tr:first-child { display: none }
+  td { border: 0; padding: .1rem 0; text-align: left }
+  td.run { grid-column: 1 / -1 }
+  td::before { content: attr(title); display: block; color: var(--faint); font-size: .75rem;
+    white-space: normal; line-height: 1.2 }
+}
 .js-plotly-plot :is(.xtick, .ytick, .g-xtitle, .g-ytitle, .legend) text
   { fill: var(--text) !important }
 .js-plotly-plot :is(.gridlayer path, .zerolinelayer path) { stroke: var(--line) !important }
@@ -46,7 +58,7 @@ td small { display: block }
 <body>
 <h1>$title</h1>
 <p>$sentence</p>
-<div class="wide">$table</div>
+$table
 <p class="note">$note</p>
 <h2>Accuracy against bytes sent</h2>
 $figure
@@ -71,7 +83,7 @@ def render(
         full_html=False,
         include_plotlyjs=False,
         div_id="accuracy-against-bytes",
-        config={"displaylogo": False, "responsive": True},
+        config={"displayModeBar": False, "responsive": True},
     )
     return PAGE.substitute(
         title=escape(title),
@@ -84,14 +96,15 @@ def render(
 
 
 def _table(headings: list[str], rows: list[Row]) -> str:
-    lines = ["<table>", _line("th", ["", "run", *map(escape, headings)])]
+    heads = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    lines = [f'<table>\n<tr><th class="run">run</th>{heads}</tr>']
     for number, row in enumerate(rows, start=1):
-        run = f"{escape(row.label)}<small>{escape(row.folder)}</small>"
+        run = f"{number}&ensp;{escape(row.label)}<small>{escape(row.folder)}</small>"
         if row.problem:
             run += f'<small class="bad">{escape(row.problem)}</small>'
-        lines.append(_line("td", [str(number), run, *map(escape, row.cells)]))
+        cells = "".join(
+            f'<td title="{escape(heading)}">{escape(cell)}</td>'
+            for heading, cell in zip(headings, row.cells, strict=True)
+        )
+        lines.append(f'<tr><td class="run">{run}</td>{cells}</tr>')
     return "\n".join([*lines, "</table>"])
-
-
-def _line(tag: str, cells: list[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"

@@ -1,0 +1,270 @@
+"""The report of a recorded session is what the session recorded, in a real browser too."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.load import load_runs
+from analysis.network_report import bytes_text, main
+from cluster.run_folder import find_runs
+
+PROJECT = Path(__file__).resolve().parents[2]
+SESSION = PROJECT / "tests" / "data" / "session"
+ALLREDUCE, PAIRWISE = "001-allreduce-n3-s1", "002-pairwise-n3-p1-exponential-s1"
+PLAIN_PYTHON = Path("/usr/bin/python3")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """A copy to do damage to."""
+    return Path(shutil.copytree(SESSION, tmp_path / "session"))
+
+
+def summary(run: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((SESSION / run / "summary.json").read_text())
+    return document
+
+
+def change(session: Path, **values: Any) -> None:
+    (session / ALLREDUCE / "summary.json").write_text(json.dumps(summary(ALLREDUCE) | values))
+
+
+# -------------------------------------------------------------------------------------- the numbers
+
+
+def test_a_row_holds_the_numbers_of_its_summary() -> None:
+    runs = load_runs(find_runs(SESSION))
+    assert list(runs.table["run"]) == [ALLREDUCE, PAIRWISE]
+    for _, row in runs.table.iterrows():
+        one = summary(row["run"])
+        spec, per_step, seconds = one["spec"], one["per_step"], one["seconds"]
+        assert row.astype(object).where(row.notna(), None).to_dict() == {
+            **{name: one[name] for name in ("session", "run", "status", "error")},
+            **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
+            **{name: spec[name] for name in ("epochs", "seed", "engine")},
+            **{name: one[name] for name in ("accuracy", "loss", "model_bytes", "steps")},
+            "sent_per_step_bytes": per_step["sent_mean"],
+            "predicted_per_step_bytes": per_step["predicted_mean"],
+            "sent_over_predicted": per_step["ratio"],
+            "busiest_sent_per_step_bytes": per_step["sent_max"],
+            "busiest_predicted_per_step_bytes": per_step["predicted_max"],
+            "train_sent_bytes": sum(node["train_sent"] for node in one["bytes"]["nodes"]),
+            "counters_largest_difference": one["counters"]["largest_difference"],
+            "step_median_s": seconds["step_median"],
+            "compute_median_s": seconds["compute_median"],
+            "exposed_communication_median_s": seconds["exposed_communication_median"],
+            "train_s": seconds["train"],
+            "total_s": seconds["total"],
+        }
+
+
+def test_the_recorded_session_prints_the_recorded_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(SESSION), "--output", str(tmp_path)]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:5] == [
+        "payload sent per worker and step, measured and predicted",
+        "run                                  accuracy      sent  predicted  ratio  per step  counters  status",
+        "20261116-015441-1bc7",
+        "  001-allreduce-n3-s1                  48.39%  117.7 kB   116.5 kB  1.011   71.8 ms   0.0015%  completed",
+        "  002-pairwise-n3-p1-exponential-s1    47.58%  58.42 kB   58.24 kB  1.003   75.8 ms   0.0031%  completed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (999.96, "1.000 kB"), (87_360, "87.36 kB"), (2e15, "2000.0 TB")],
+)
+def test_bytes_have_four_digits_and_the_right_unit(count: float, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def test_the_csv_read_again_is_the_table(tmp_path: Path) -> None:
+    main([str(SESSION), "--output", str(tmp_path)])
+    table = load_runs(find_runs(SESSION)).table
+    kinds: dict[Any, Any] = table.dtypes.to_dict()
+    again = pd.read_csv(tmp_path / "tables" / "runs.csv", dtype=kinds)
+    pd.testing.assert_frame_equal(again, table.reset_index(drop=True))
+
+
+def test_a_run_given_twice_is_one_row(tmp_path: Path) -> None:
+    main([str(SESSION), str(SESSION / PAIRWISE), "--output", str(tmp_path)])
+    assert len(pd.read_csv(tmp_path / "tables" / "runs.csv")) == 2
+
+
+# ------------------------------------------------------------------------------------------- damage
+
+
+def cut_off(session: Path) -> None:
+    path = session / ALLREDUCE / "summary.json"
+    path.write_bytes(path.read_bytes()[:700])
+
+
+def not_text(session: Path) -> None:
+    (session / ALLREDUCE / "summary.json").write_bytes(b"\xff\xfe\x00")
+
+
+def no_summary(session: Path) -> None:
+    (session / ALLREDUCE / "summary.json").unlink()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "cut off": (cut_off, "damaged", "cut off"),
+    "not text": (not_text, "damaged", "decode"),
+    "no summary": (no_summary, "damaged", "still going on, or was killed"),
+    "a word for a number": (lambda s: change(s, accuracy="good"), "damaged", "accuracy is 'good'"),
+    "a huge number": (lambda s: change(s, steps=10**30), "damaged", "steps is 1000"),
+    "a part missing": (lambda s: change(s, per_step={}), "damaged", "no per_step.sent_mean"),
+    "no spec": (lambda s: change(s, spec=None), "damaged", "no spec.strategy"),
+    "a bad curve": (lambda s: change(s, curve=[{"epoch": 1}]), "damaged", "no accuracy"),
+    "a later schema": (lambda s: change(s, schema=2), "other schema", "has schema 2"),
+}
+
+
+@pytest.mark.parametrize(("damage", "status", "reason"), DAMAGES.values(), ids=DAMAGES)
+def test_a_run_that_cannot_be_read_is_listed_and_not_fatal(
+    session: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    status: str,
+    reason: str,
+) -> None:
+    damage(session)
+    assert main([str(session), "--output", str(tmp_path / "out")]) == 0
+    damaged, sound = load_runs(find_runs(session)).table.to_dict("records")
+    assert (damaged["session"], damaged["run"]) == ("session", ALLREDUCE)
+    assert damaged["status"] == status
+    assert reason in damaged["error"]
+    assert pd.isna(damaged["accuracy"])
+    assert sound["accuracy"] == summary(PAIRWISE)["accuracy"]
+    shown = capsys.readouterr().out
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"session/{ALLREDUCE}: {status}: " in shown
+    assert f"session/{ALLREDUCE}</small>" in page
+
+
+def test_a_failed_run_is_shown_with_its_error_and_what_it_had(
+    session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(session, status="failed", error="node2 <died>", accuracy=None, per_step=None, curve=[])
+    assert main([str(session), "--output", str(tmp_path / "out")]) == 0
+    assert f"{ALLREDUCE}: failed: node2 <died>" in capsys.readouterr().out
+    assert "failed: node2 &lt;died&gt;" in (tmp_path / "out" / "report.html").read_text()
+
+
+# ----------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("arguments", [[], ["nowhere"], ["empty"], [str(SESSION), "empty"]])
+def test_no_runs_is_one_line_that_says_where_it_looked_and_what_to_type(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / (arguments[-1] if arguments else "runs")) in line
+    assert line.endswith("./measure.sh --workers 6 --passes 2")
+    assert not (tmp_path / "report").exists()
+
+
+def test_an_output_that_cannot_be_written_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as end:
+        main([str(SESSION), "--output", str(tmp_path / "file")])
+    assert end.value.code == 2
+    assert "cannot write to" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- any shell's Python
+
+
+def plain_python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if not PLAIN_PYTHON.exists():
+        pytest.skip(f"there is no {PLAIN_PYTHON}")
+    if subprocess.run([PLAIN_PYTHON, "-c", "import pandas"], capture_output=True).returncode == 0:
+        pytest.skip(f"{PLAIN_PYTHON} has pandas")
+    command = [str(PLAIN_PYTHON), "-m", "analysis.network_report", *arguments]
+    return subprocess.run(command, cwd=project, env={}, capture_output=True, text=True)
+
+
+def test_a_python_without_pandas_goes_on_in_the_projects_environment(tmp_path: Path) -> None:
+    if not (PROJECT / ".venv").exists():
+        pytest.skip("these tests do not run in the project's .venv")
+    done = plain_python(PROJECT, str(SESSION), "--output", str(tmp_path / "a folder"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert PAIRWISE in done.stdout
+    assert (tmp_path / "a folder" / "report.html").exists()
+
+
+def test_without_an_environment_one_line_says_how_to_make_it(tmp_path: Path) -> None:
+    shutil.copytree(PROJECT / "analysis", tmp_path / "analysis")
+    done = plain_python(tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("run ./measure.sh once: it makes the environment")
+
+
+@pytest.mark.parametrize("name", ["__init__", "own_environment", "network_report"])
+def test_what_runs_before_the_environment_parses_on_python_3_8(name: str) -> None:
+    ast.parse((PROJECT / "analysis" / f"{name}.py").read_text(), feature_version=(3, 8))
+
+
+# ----------------------------------------------------------------------------------------- the page
+
+
+class Addresses(HTMLParser):
+    """Everything that a page's tags point to; what is inside scripts is not looked at."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+
+
+def test_chromium_draws_the_figure_and_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    main([str(SESSION), "--output", str(tmp_path)])
+    page = tmp_path / "report.html"
+    assert page.read_text().count("plotly.js v") == 1
+    quiet = "no-first-run disable-background-networking disable-component-update disable-sync"
+    flags = f"headless no-sandbox disable-gpu disable-quic disable-dev-shm-usage {quiet}".split()
+    command = [
+        chromium,
+        *(f"--{flag}" for flag in flags),
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    # The page's policy refuses all requests, and the browser logs each one that it refused.
+    command += ["--enable-logging=stderr", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Content Security Policy" not in shown.stderr
+    assert "default-src 'none'" in shown.stdout
+    assert Addresses(shown.stdout).found == []
+    drawn = re.findall(r'<path class="js-line"[^>]* d="M[^"]+L[^"]+"', shown.stdout)
+    assert len(drawn) == 2
+    assert "pairwise (exponential), 3 workers, passes 1, netns</text>" in shown.stdout

@@ -1,0 +1,283 @@
+"""A person's mistake: one line on standard error, exit code 2, and nothing is made.
+
+Through the real command line; in a process of its own where the machine has to be another one.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import measure, netns_engine
+from cluster.engine import EngineUnavailable
+from cluster.spec import SCHEDULES, STRATEGIES
+from workloads.data import DATASETS
+
+PROJECT = Path(__file__).resolve().parents[2]
+IMAGES = DATASETS["mnist"].files[0]
+DIGITS = "9" * 400
+NO_DOCKER = "unix:///nonexistent.sock"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In an empty folder; the command line's signal handlers are put away afterwards."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.chdir(tmp_path)
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def contents(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a refused call prints, once all that holds for every refusal is checked."""
+    before = contents(Path.cwd())
+    assert measure.main(arguments) == 2
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert contents(Path.cwd()) == before
+    (line,) = stderr.splitlines()
+    assert line.startswith("measure: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--workers", "0"], "workers must be between 1 and 256, not 0"),
+        (["--workers", "-1"], "workers must be between 1 and 256, not -1"),
+        (["--workers", "257"], "workers must be between 1 and 256, not 257"),
+        (["--workers", "1000000"], "workers must be between 1 and 256, not 1,000,000"),
+        (["--workers", DIGITS], "workers must be between 1 and 256, not 9"),
+        (["--workers", "2,0"], "workers must be between 1 and 256, not 0"),
+        (["--workers", "two"], "workers must be a whole number, not 'two'"),
+        (["--workers", "2.5"], "workers must be a whole number, not '2.5'"),
+        (["--workers", ""], "workers must be a whole number, not ''"),
+        (["--workers", "2\n3"], "workers must be a whole number, not '2\\n3'"),
+        (["--passes", "0"], "passes must be between 1 and 256, not 0"),
+        (["--passes", "-2"], "passes must be between 1 and 256, not -2"),
+        (["--passes", "many"], "passes must be a whole number, not 'many'"),
+        (["--passes", "2", "--strategy", "allreduce"], "passes does not apply to strategy"),
+        (["--passes", "2", "--schedule", "exponential"], "passes must be 1, not 2"),
+        (["--strategy", "single", "--workers", "2"], "single has one worker, not 2"),
+        (["--epochs", "0"], "epochs must be between 1 and"),
+        (["--lr", "nan"], "lr must be between"),
+        (["--lr", "fast"], "lr must be a number, not 'fast'"),
+        (["--momentum", "1"], "momentum must be at least 0 and below 1, not 1"),
+        (["--interval", "0"], "interval must be between"),
+        (["--cpus", "0"], "cpus must be between"),
+        (["--repeat", "0"], "repeat must be between 1 and 1,000, not 0"),
+        (["--seed", "1,2"], "seed takes one value, not '1,2'"),
+        (["--train-size", "60001"], "train_size 60,001 is more than the 60,000 training images"),
+        (["--batch-size", "1501"], "batch_size 1501 is larger than a worker's shard"),
+        (["--workers", "256", "--batch-size", "64"], "6000 over 256 workers is 23 images"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_field_and_what_was_given(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in refusal(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "choices"),
+    [
+        (["--strategy", "gossip"], tuple(STRATEGIES)),
+        (["--strategy", ""], tuple(STRATEGIES)),
+        (["--schedule", "gossip", "--passes", "1"], SCHEDULES),
+        (["--engine", "gossip"], ("auto", "docker", "netns")),
+        (["--engine", "docker,netns"], ("auto", "docker", "netns")),
+    ],
+)
+def test_an_unknown_name_lists_what_exists(
+    arguments: list[str], choices: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refusal(arguments, capsys)
+    assert f"unknown {arguments[0].removeprefix('--')} '{arguments[1]}'; there is: " in line
+    assert line.endswith(", ".join(choices))
+
+
+def test_passes_with_a_strategy_that_has_none_says_which_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = refusal(["--passes", "1", "--strategy", "allreduce"], capsys)
+    assert line.endswith("passes does not apply to strategy allreduce; it applies to: pairwise")
+
+
+def test_quiet_and_json_do_not_swallow_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "workers" in refusal(["--workers", "0", "--quiet", "--json"], capsys)
+
+
+# --- where things are ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["file", "file/below", "file/far/below"])
+def test_output_that_is_a_file_or_below_one_is_refused(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    line = refusal(["--output", output], capsys)
+    assert f"output {output}: {tmp_path / 'file'} is not a folder" in line
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_output_with_an_impossible_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "output" in refusal(["--output", "x" * 300], capsys)
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """pytest's own folders are for their owner alone."""
+    with tempfile.TemporaryDirectory(prefix="gradwire-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("output", ["locked", "locked/below"])
+def test_output_where_one_may_not_write_is_refused(output: str, public_folder: Path) -> None:
+    someone: list[str] = []
+    if os.geteuid() == 0:  # who may write anywhere, so someone else has to try
+        someone = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        if subprocess.run([*someone, sys.executable, "-c", ""], capture_output=True).returncode:
+            pytest.skip(f"only root may use {sys.executable}")
+    locked = public_folder / "locked"
+    locked.mkdir(mode=0o700 if someone else 0o000)
+    try:
+        line = refusal_of([*someone, *measure_command("--output", output)], public_folder)
+    finally:
+        locked.chmod(0o700)
+    assert f"measure: output {output}: no permission" in line
+
+
+@pytest.mark.parametrize("engine", [["--engine", "netns"], []], ids=["named", "left to choose"])
+def test_a_data_folder_that_is_missing_is_refused(
+    engine: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_namespaces()
+    line = refusal(["--data-dir", "nowhere", *engine], capsys)
+    assert str(tmp_path / "nowhere" / "mnist" / IMAGES.name) in line
+    assert f"is missing, expected sha256 {IMAGES.sha256}" in line
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "found"),
+    [(100, "has 100 bytes instead of 47040016"), (IMAGES.size_bytes, "has sha256 ")],
+    ids=["of another size", "of the right size"],
+)
+def test_a_corrupt_data_file_is_named_with_its_checksum(
+    size_bytes: int, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_namespaces()
+    data = tmp_path / "data"
+    data.mkdir()
+    with (data / IMAGES.name).open("wb") as file:
+        file.truncate(size_bytes)
+    line = refusal(["--data-dir", "data", "--engine", "netns"], capsys)
+    assert f"{data / IMAGES.name} {found}" in line
+    assert f"expected sha256 {IMAGES.sha256}" in line
+
+
+def need_namespaces() -> None:
+    """The engine is checked before the data: without any engine that is what is said."""
+    try:
+        netns_engine.check()
+    except EngineUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+# --- machines without an engine ------------------------------------------------------------------
+
+
+def test_docker_without_an_engine_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
+    line = refusal(["--engine", "docker"], capsys)
+    assert line.startswith("measure: engine docker: ")
+    assert "install Docker" in line
+    assert "--engine netns" in line
+
+
+def test_docker_without_its_command_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    line = refusal(["--engine", "docker"], capsys)
+    assert "no 'docker' command" in line
+    assert "install Docker" in line
+
+
+ORDINARY_USER = (
+    "echo 1 > /proc/sys/user/max_user_namespaces &&"
+    ' exec unshare --user --map-user=1000 --map-group=1000 "$@"'
+)
+"""The one user namespace that is still allowed makes us user 1000; there is no other inside it."""
+
+ROOT_WITHOUT_RIGHTS = 'exec setpriv --bounding-set -sys_admin "$@"'
+
+
+@pytest.mark.parametrize("engine", ["netns", "auto"])
+@pytest.mark.parametrize(
+    ("script", "user"), [(ORDINARY_USER, "1000"), (ROOT_WITHOUT_RIGHTS, "0")], ids=["user", "root"]
+)
+def test_namespaces_where_they_are_forbidden_say_the_way_out(
+    script: str, user: str, engine: str, tmp_path: Path
+) -> None:
+    wrapper = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"]
+    who = subprocess.run([*wrapper, "id", "-u"], capture_output=True, text=True)
+    if who.stdout.strip() != user:
+        pytest.skip(f"no user namespace to forbid namespaces in: {who.stderr.strip()}")
+    command = [*wrapper, *measure_command("--engine", engine)]
+    line = refusal_of(command, tmp_path)
+    assert line.startswith("measure: engine netns needs user namespaces")
+    assert "forbids them (unshare: " in line
+    assert "--engine docker" in line
+
+
+def measure_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-B", "-m", "cluster.measure", *arguments]
+
+
+def refusal_of(command: list[str], folder: Path) -> str:
+    """Like refusal(), in a process of its own, on a machine without Docker."""
+    before = contents(folder)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "DOCKER_HOST": NO_DOCKER}
+    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 2, answer.stderr
+    assert answer.stdout == ""
+    assert contents(folder) == before
+    (line,) = answer.stderr.splitlines()
+    return line
+
+
+# --- flags that argparse refuses -----------------------------------------------------------------
+
+MISTYPED = [["--wrokers", "2"], ["--workers"], ["2"], ["--quiet=yes"]]
+
+
+@pytest.mark.parametrize("arguments", MISTYPED, ids=" ".join)
+def test_a_mistyped_flag_is_named_with_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        measure.main(arguments)
+    stdout, stderr = capsys.readouterr()
+    assert stop.value.code == 2
+    assert stdout == ""
+    assert arguments[0].split("=")[0] in stderr.splitlines()[-1]
+    assert contents(Path.cwd()) == []
+
+
+def test_a_mistyped_flag_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        measure.main(["--wrokers", "2"])
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,127 @@
+"""Laws of the exchange, on real processes over loopback, compared with the plainly computed mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cluster import spec
+from cluster.spec import Experiment
+from tests.loopback import on_workers
+from workloads.flat import FlatModel, Sgd
+from workloads.groups import groups
+from workloads.models import make_model
+from workloads.strategies import STRATEGIES, Round
+
+SIZES = (1, 7, 21_840)
+ROUNDS = 4
+HERE = "tests.unit.test_strategies"
+
+
+def values(rank: int, size: int) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(1000 * rank + size))
+
+
+def _experiment(
+    strategy: str, workers: int, passes: int | None, schedule: str | None
+) -> Experiment:
+    return Experiment(
+        strategy=strategy, workers=workers, passes=passes, schedule=schedule, train_size=60_000
+    )
+
+
+def all_reduced(rank: int, workers: int) -> dict[int, Tensor]:
+    experiment = _experiment("allreduce", workers, None, None)
+    results = {}
+    for size in SIZES:
+        results[size] = values(rank, size)
+        STRATEGIES["allreduce"].exchange(results[size], Round(experiment, rank, 0))
+    return results
+
+
+def pairwise_averaged(rank: int, workers: int) -> dict[tuple[int, str, int], list[Tensor]]:
+    """After every round, for all passes, schedules and sizes."""
+    results = {}
+    for passes in range(1, workers + 1):
+        for schedule in ("ring", "random", "grid") + (("exponential",) if passes == 1 else ()):
+            experiment = _experiment("pairwise", workers, passes, schedule)
+            for size in SIZES:
+                flat = values(rank, size)
+                history = []
+                for index in range(ROUNDS):
+                    STRATEGIES["pairwise"].exchange(flat, Round(experiment, rank, index))
+                    history.append(flat.clone())
+                results[passes, schedule, size] = history
+    return results
+
+
+def both_ways_for_everybody(rank: int, workers: int) -> tuple[Tensor, Tensor]:
+    averaged = values(rank, 21_840)
+    experiment = _experiment("pairwise", workers, workers - 1, "ring")
+    STRATEGIES["pairwise"].exchange(averaged, Round(experiment, rank, 3))
+    reduced = values(rank, 21_840)
+    dist.all_reduce(reduced)
+    return averaged, reduced / workers
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 6, 8])
+def test_all_reduce_leaves_the_mean_on_every_worker(workers: int, tmp_path: Path) -> None:
+    results = on_workers(f"{HERE}:all_reduced", workers, tmp_path)
+    for size in SIZES:
+        mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
+        for result in results:
+            assert torch.equal(result[size], results[0][size])
+            assert torch.allclose(result[size].double(), mean, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 6, 8])
+def test_pairwise_averages_in_groups_and_conserves_the_mean(workers: int, tmp_path: Path) -> None:
+    results = on_workers(f"{HERE}:pairwise_averaged", workers, tmp_path)
+    for (passes, schedule, size), _ in results[0].items():
+        expected = torch.stack([values(rank, size) for rank in range(workers)]).double()
+        mean = expected.mean(0)
+        for index in range(ROUNDS):
+            for members in groups(index, workers, passes, schedule, Experiment.seed):
+                expected[list(members)] = expected[list(members)].mean(0)
+                held = [results[rank][passes, schedule, size][index] for rank in members]
+                # Members of a group hold the same bits.
+                assert all(torch.equal(one, held[0]) for one in held)
+            held = [results[rank][passes, schedule, size][index] for rank in range(workers)]
+            got = torch.stack(held).double()
+            assert torch.allclose(got, expected, rtol=0, atol=1e-5), (passes, schedule, size, index)
+            assert torch.allclose(got.mean(0), mean, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [2, 5, 6])
+def test_passes_that_reach_all_equal_an_all_reduce_exactly(workers: int, tmp_path: Path) -> None:
+    for averaged, reduced in on_workers(f"{HERE}:both_ways_for_everybody", workers, tmp_path):
+        assert torch.equal(averaged, reduced)
+
+
+def test_the_command_line_knows_every_strategy() -> None:
+    assert set(STRATEGIES) == set(spec.STRATEGIES)
+
+
+def test_our_sgd_is_the_sgd_of_torch() -> None:
+    ours, theirs = make_model("mnist-cnn", 3), make_model("mnist-cnn", 3)
+    flat = FlatModel(ours)
+    sgd = Sgd(flat, lr=0.05, momentum=0.9)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.9)
+    for step in range(5):
+        images = torch.randn(8, 1, 28, 28, generator=torch.Generator().manual_seed(step))
+        flat.gradients.zero_()
+        reference.zero_grad()
+        for model in (ours, theirs):
+            model(images).square().mean().backward()
+        sgd.step()
+        reference.step()
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(mine, other, rtol=0, atol=1e-7)
+
+
+def test_the_mnist_network_has_the_parameters_it_says() -> None:
+    assert FlatModel(make_model("mnist-cnn", 1)).model_bytes == 87_360

@@ -1,0 +1,249 @@
+"""From raw counters to bytes: nothing is lost at a border, a restart or a gap."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from analysis.traffic import activity_sum, by_phase, by_source, phase_spans, span
+from cluster.records import PHASES, Counters, Sample, total
+
+increments = some.lists(
+    some.builds(Counters, *[some.integers(0, 10**12)] * 4), min_size=0, max_size=20
+)
+
+
+def cumulative(steps: list[Counters], start: Counters) -> list[Counters]:
+    readings = [start]
+    for step in steps:
+        readings.append(readings[-1] + step)
+    return readings
+
+
+def both(count: int) -> Counters:
+    """A counter that shows the same number everywhere."""
+    return Counters(count, count, count, count)
+
+
+# --- span ----------------------------------------------------------------------------------------
+
+
+@given(increments, some.integers(0, 10**12))
+def test_a_span_is_the_last_reading_less_the_first(steps: list[Counters], start: int) -> None:
+    readings = cumulative(steps, both(start))
+    assert span(readings) == readings[-1] - readings[0]
+
+
+@given(increments, increments)
+def test_spans_that_meet_add_up(before: list[Counters], after: list[Counters]) -> None:
+    readings = cumulative(before + after, both(7))
+    border = len(before)
+    assert span(readings[: border + 1]) + span(readings[border:]) == span(readings)
+
+
+def test_a_single_reading_or_none_spans_nothing() -> None:
+    assert span([]) == Counters()
+    assert span([both(123)]) == Counters()
+
+
+def test_what_a_restarted_counter_shows_is_all_new() -> None:
+    assert span([both(100), both(250), both(30), both(70)]) == both(150 + 30 + 40)
+
+
+def test_a_counter_that_restarts_twice_counts_all_three_stretches() -> None:
+    assert span([both(100), both(150), both(0), both(20), both(5)]) == both(50 + 0 + 20 + 5)
+
+
+def test_a_restart_is_seen_in_either_direction() -> None:
+    sent_fell = [Counters(100, 10, 0, 0), Counters(40, 4, 50, 5)]
+    received_fell = [Counters(0, 0, 100, 10), Counters(50, 5, 40, 4)]
+    assert span(sent_fell) == Counters(40, 4, 50, 5)
+    assert span(received_fell) == Counters(50, 5, 40, 4)
+
+
+def test_a_counter_that_stands_still_has_not_restarted() -> None:
+    assert span([both(100)] * 5) == Counters()
+
+
+# --- phases --------------------------------------------------------------------------------------
+
+
+def border(phase: str, count: int, t: float = 0.0) -> dict[str, Any]:
+    return {"event": "phase", "t": t, "phase": phase, "counters": both(count).values()}
+
+
+def end(count: int) -> dict[str, Any]:
+    return {"event": "end", "t": 9.0, "counters": both(count).values()}
+
+
+def test_phases_that_recur_are_booked_together() -> None:
+    events = [
+        border("setup", 10),
+        border("train", 15),
+        border("evaluate", 115),
+        border("train", 120),
+        border("evaluate", 320),
+        border("finish", 327),
+        end(336),
+    ]
+    assert by_phase(events) == {
+        "setup": both(5),
+        "train": both(100 + 200),
+        "evaluate": both(5 + 7),
+        "finish": both(9),
+    }
+
+
+@given(some.lists(some.tuples(some.sampled_from(PHASES), some.integers(0, 10**9)), max_size=12))
+def test_phases_add_up_to_the_whole(stays: list[tuple[str, int]]) -> None:
+    events, count = [], 5
+    for phase, passed in stays:
+        events.append(border(phase, count))
+        count += passed
+    events.append(end(count))
+    booked = by_phase(events)
+    assert total(booked.values()) == both(sum(passed for _, passed in stays))
+    for phase in PHASES:
+        assert booked[phase] == both(sum(passed for name, passed in stays if name == phase))
+
+
+def test_every_phase_is_there_even_without_events() -> None:
+    assert by_phase([]) == dict.fromkeys(PHASES, Counters())
+
+
+def test_a_border_belongs_to_both_sides_and_no_byte_to_both() -> None:
+    """A phase that lasted no byte stays at zero between two that had some."""
+    events = [border("setup", 0), border("train", 100), border("evaluate", 100), end(150)]
+    booked = by_phase(events)
+    assert [booked[phase].sent_bytes for phase in PHASES] == [100, 0, 50, 0]
+
+
+def test_a_phase_that_did_not_end_is_not_booked() -> None:
+    booked = by_phase([border("setup", 0), border("train", 100)])
+    assert booked["setup"] == both(100)
+    assert booked["train"] == Counters()
+
+
+def test_events_between_borders_do_not_move_bytes() -> None:
+    step = {"event": "step", "t": 1.0, "loss": 0.1}
+    with_steps = [border("train", 0), step, step, border("finish", 50), step, end(60)]
+    without = [e for e in with_steps if e is not step]
+    assert by_phase(with_steps) == by_phase(without)
+
+
+def test_spans_of_phases_keep_order_and_the_event_that_began_them() -> None:
+    events = [border("train", 0, 1.0), border("evaluate", 5, 2.0), border("train", 6, 3.0), end(8)]
+    spans = phase_spans(events)
+    assert [(phase, start["t"], moved.sent_bytes) for phase, start, moved in spans] == [
+        ("train", 1.0, 5),
+        ("evaluate", 2.0, 1),
+        ("train", 3.0, 2),
+    ]
+
+
+# --- samples -------------------------------------------------------------------------------------
+
+
+def samples(source: str, node: str, readings: list[tuple[float, int]]) -> list[Sample]:
+    return [Sample(t, source, node, both(count)) for t, count in readings]
+
+
+def test_sources_and_nodes_are_told_apart() -> None:
+    mixed = [
+        *samples("kernel", "node0", [(0, 100), (1, 150)]),
+        *samples("kernel", "node1", [(0, 0), (1, 7)]),
+        *samples("docker", "node0", [(0, 90), (1, 149)]),
+    ]
+    assert by_source(mixed) == {
+        "kernel": {"node0": both(50), "node1": both(7)},
+        "docker": {"node0": both(59)},
+    }
+
+
+def test_a_vanished_node_keeps_what_it_had_and_leaves_the_others_alone() -> None:
+    mixed = [
+        *samples("kernel", "node0", [(0, 0), (1, 10), (2, 20), (3, 30)]),
+        *samples("kernel", "node1", [(0, 0), (1, 10)]),
+    ]
+    found = by_source(sorted(mixed, key=lambda sample: sample.t))
+    assert found == {"kernel": {"node0": both(30), "node1": both(10)}}
+
+
+def test_a_gap_loses_no_bytes() -> None:
+    whole = samples("kernel", "node0", [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40)])
+    with_gap = [whole[0], whole[3], whole[4]]
+    assert by_source(with_gap) == by_source(whole) == {"kernel": {"node0": both(40)}}
+
+
+def test_a_node_read_once_has_no_traffic_and_no_samples_no_sources() -> None:
+    assert by_source(samples("kernel", "node0", [(0, 500)])) == {"kernel": {"node0": Counters()}}
+    assert by_source([]) == {}
+
+
+# --- the published metric ------------------------------------------------------------------------
+
+
+def test_activity_sums_what_had_passed_by_at_every_reading() -> None:
+    """By hand: since the first reading 0, 10, 30, 60 passed each way on node0, 0, 1, 2, 3 on node1."""
+    readings = [
+        *samples("docker", "node0", [(0, 100), (1, 110), (2, 130), (3, 160)]),
+        *samples("docker", "node1", [(0, 5), (1, 6), (2, 7), (3, 8)]),
+    ]
+    assert activity_sum(readings, 1.0) == 2 * (10 + 30 + 60) + 2 * (1 + 2 + 3)
+
+
+def test_activity_counts_sent_and_received_bytes_but_no_packets() -> None:
+    readings = [
+        Sample(0, "docker", "node0", Counters(0, 0, 0, 0)),
+        Sample(1, "docker", "node0", Counters(1000, 7, 20, 9)),
+    ]
+    assert activity_sum(readings, 1.0) == 1020
+
+
+def test_activity_without_samples_is_unknown() -> None:
+    assert activity_sum([], 1.0) is None
+
+
+def test_activity_takes_the_docker_readings_where_there_are_any() -> None:
+    docker = samples("docker", "node0", [(0, 0), (1, 10)])
+    kernel = samples("kernel", "node0", [(k / 10, 3 * k) for k in range(11)])
+    assert activity_sum(kernel + docker, 1.0) == activity_sum(docker, 1.0) == 20
+
+
+def ten_a_second(seconds: int, jitter_s: float) -> list[Sample]:
+    """A steady 1000 bytes a second, read on a grid but now and then late or early."""
+    swing = (0.0, 1.0, -0.7, 0.3, -1.0, 0.6, -0.2)
+    times = [k / 10 + jitter_s * swing[k % len(swing)] for k in range(10 * seconds + 1)]
+    return samples("kernel", "node0", [(round(t, 4), round(1000 * t)) for t in times])
+
+
+def test_activity_does_not_depend_on_readings_between_the_seconds() -> None:
+    fast = ten_a_second(20, 0.0)
+    assert activity_sum(fast, 1.0) == activity_sum(fast[::10], 1.0) == 2 * 1000 * sum(range(21))
+
+
+@pytest.mark.parametrize("jitter_s", [0.001, 0.005, 0.02])
+def test_activity_takes_one_reading_a_second_also_when_readings_are_a_little_off(
+    jitter_s: float,
+) -> None:
+    """Real readings are: half of all intervals in recorded runs differ by more than 0.5 ms."""
+    fast = ten_a_second(20, jitter_s)
+    once_a_second = activity_sum(fast[::10], 0.5)
+    assert once_a_second is not None
+    assert activity_sum(fast, 1.0) == pytest.approx(once_a_second, rel=0.01)
+
+
+def test_activity_takes_every_reading_of_a_source_that_is_read_once_a_second() -> None:
+    """Also one that comes 3 ms early because the last one was late."""
+    late_then_early = [0.000, 1.004, 2.001, 3.005, 4.002]
+    readings = samples("docker", "node0", [(t, 100 * k) for k, t in enumerate(late_then_early)])
+    assert activity_sum(readings, 1.0) == 2 * 100 * (1 + 2 + 3 + 4)
+
+
+def test_activity_after_a_restart_counts_at_least_what_the_counter_shows() -> None:
+    """The counter began at 1000, restarted, and shows 600, then 1600: all of it passed by since."""
+    readings = samples("docker", "node0", [(0, 1000), (1, 1500), (2, 600), (3, 1600)])
+    from_the_restart = 2 * (500 + 600 + 1600)
+    carried_on = 2 * (500 + (500 + 600) + (500 + 1600))
+    assert activity_sum(readings, 1.0) in (from_the_restart, carried_on)
