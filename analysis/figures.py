@@ -31,6 +31,7 @@ def accuracy_against_bytes(runs: Runs, labels: Sequence[str]) -> go.Figure:
         if silent:
             x, y, epochs = [int(sent.min()), int(sent.max())], [y[-1]] * 2, [epochs[-1]] * 2
         run = runs.table.loc[number]
+        symbols = ["diamond" if epoch == run["epochs"] else "circle" for epoch in epochs]
         turn, colour = divmod(number - 1, len(COLOURS))
         figure.add_scatter(
             x=x,
@@ -38,7 +39,8 @@ def accuracy_against_bytes(runs: Runs, labels: Sequence[str]) -> go.Figure:
             customdata=epochs,
             mode="lines" if silent else "lines+markers",
             name=f"{number}  {escape(label)}",
-            meta=[escape(label), escape(f"{run['session']}/{run['run']}")],
+            meta=[escape(label), escape(f"{run['engine']} {run['session']}/{run['run']}")],
+            marker={"symbol": symbols, "size": 8, "opacity": 1, "line": {"width": 0}},
             line_color=COLOURS[colour],
             line_dash="dot" if silent else DASHES[turn % len(DASHES)],
             hovertemplate="<b>%{meta[0]}</b><br>%{meta[1]}<br>epoch %{customdata}: %{y:.2%}"
@@ -54,7 +56,7 @@ def accuracy_against_bytes(runs: Runs, labels: Sequence[str]) -> go.Figure:
         # The legend is below, one run a line: as readable on a phone as on a desk.
         height=440 + 20 * len(figure.data),
         showlegend=True,
-        legend={"x": 0, "y": -0.2, "yanchor": "top"},
+        legend={"x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 12}},
         hovermode="closest",
         dragmode=False,  # a finger on the figure scrolls the page
     )

@@ -24,6 +24,7 @@ from rich.table import Table
 from analysis.figures import accuracy_against_bytes
 from analysis.load import Runs, load_runs
 from analysis.page import Row, render
+from cluster.records import HEADER_BYTES
 from cluster.run_folder import RunFolder, find_runs
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
@@ -58,11 +59,16 @@ SENTENCE = (
     " beside the accuracy it reached."
 )
 NOTE = (
-    "Sent is the payload of the training phase: the bytes its interface counted less 66 for every"
-    " packet's headers, mean over workers. Predicted is what theory says the strategy must send."
-    " Time per step is the median. Counters: the worker's own, the kernel's and Docker's, where"
-    " there; the largest difference between them. Accuracy is of the average of all workers'"
-    " models, on the test set. The figure's bytes are as the interfaces count them, headers too."
+    f"Sent is the payload of the training phase: the bytes its interface counted less {HEADER_BYTES}"
+    " for every packet's headers, mean over workers. Predicted is what theory says the strategy must"
+    " send. Time per step is the median. Counters: how far the kernel's and Docker's, where read,"
+    " are from the worker's own. Accuracy is of the average of all workers' models, on the whole"
+    " test set."
+)
+CAPTION = (
+    "One point per epoch. A dot is scored on a part of the test set, a diamond, the end of a run, on"
+    " all of it: that last step is partly a change of images. Bytes are as the interfaces count"
+    " them, headers too."
 )
 
 
@@ -73,7 +79,7 @@ def label(run: pd.Series[Any]) -> str:
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
     workers = f"{run['workers']} worker{'s' * (run['workers'] != 1)}"
     passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
-    return ", ".join([run["strategy"] + schedule, workers, *passes, run["engine"]])
+    return ", ".join([run["strategy"] + schedule, workers, *passes])
 
 
 def cells(run: pd.Series[Any]) -> list[str]:
@@ -88,17 +94,19 @@ def problem(run: pd.Series[Any]) -> str:
 
 
 def print_table(runs: pd.DataFrame, console: Console) -> None:
-    """A session, then its runs. Only names are folded, and only where the window is narrow."""
+    """A session, then its runs. Where the window is narrow, names are folded, numbers never."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
     for heading, *_ in OVERVIEW:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    if (runs["status"] != "completed").any():
+        table.add_column("status", no_wrap=True)
     for session, members in runs.groupby("session", sort=False):
         table.add_row(str(session))
         for _, run in members.iterrows():
             style = "red" if problem(run) else None
-            table.add_row("  " + run["run"], *cells(run), str(run["status"]), style=style)
+            texts = ["  " + run["run"], *cells(run), run["status"]]
+            table.add_row(*texts[: len(table.columns)], style=style)
     console.print("payload sent per worker and step, measured and predicted")
     console.print(table)
     for _, run in runs.iterrows():
@@ -107,17 +115,20 @@ def print_table(runs: pd.DataFrame, console: Console) -> None:
 
 
 def write_report(runs: Runs, output: Path) -> None:
-    labels = [label(run) for _, run in runs.table.iterrows()]
+    labels, rows = [], []
+    for _, run in runs.table.iterrows():
+        labels.append(label(run))
+        place = f"{run['session']}/{run['run']}"
+        where = place if pd.isna(run["engine"]) else f"{run['engine']} {place}"
+        rows.append(Row(label(run), where, cells(run), problem(run)))
     page = render(
         title="gradwire network report",
         sentence=SENTENCE,
         headings=[heading for _, heading, *_ in OVERVIEW],
-        rows=[
-            Row(name, f"{run['session']}/{run['run']}", cells(run), problem(run))
-            for name, (_, run) in zip(labels, runs.table.iterrows(), strict=True)
-        ],
+        rows=rows,
         note=NOTE,
         figure=accuracy_against_bytes(runs, labels),
+        caption=CAPTION,
     )
     (output / "tables").mkdir(parents=True, exist_ok=True)
     runs.table.to_csv(output / "tables" / "runs.csv", index=False)

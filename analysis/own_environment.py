@@ -17,9 +17,9 @@ OLDEST = (3, 11)
 NEEDED = ("pandas", "plotly", "rich")
 
 
-def enter(module: str, project: Path | None = None) -> None:
+def enter(module: str) -> None:
     """Start `python -m module` again, with the same arguments, in .venv; return if this is it."""
-    own = (project or Path(__file__).resolve().parent.parent) / ".venv"
+    own = Path(__file__).resolve().parent.parent / ".venv"
     python = str(own / "bin" / "python")
     inside = Path(sys.prefix).resolve() == own.resolve()
     if not inside and os.access(python, os.X_OK) and os.environ.get(ENTERED) != str(own):

@@ -30,15 +30,15 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .35rem .6rem; text-align: right; vertical-align: baseline;
   border-bottom: 1px solid var(--line) }
-th { vertical-align: bottom; font-weight: 600 }
-th.run, td.run { text-align: left; overflow-wrap: anywhere }
+th { vertical-align: bottom; font-weight: 600; min-width: 4.8rem }
+.run { text-align: left; width: 100%; overflow-wrap: anywhere }
 td { white-space: nowrap }
 td.run { white-space: normal }
 small, .note { color: var(--faint); font-size: .85rem }
 td small { display: block }
 .bad { color: var(--bad) }
 .note { max-width: 46rem }
-@media (max-width: 45rem) { /* a phone: the run, and its numbers in threes below it */
+@media (max-width: 54rem) { /* a phone: the run, and its numbers in threes below it */
   table, tbody { display: block }
   tr { display: grid; grid-template-columns: repeat(3, 1fr); gap: .2rem .5rem;
     align-items: end; padding: .5rem 0;
@@ -62,6 +62,7 @@ $table
 <p class="note">$note</p>
 <h2>Accuracy against bytes sent</h2>
 $figure
+<p class="note">$caption</p>
 </body>
 </html>
 """)
@@ -77,7 +78,14 @@ class Row:
 
 
 def render(
-    *, title: str, sentence: str, headings: list[str], rows: list[Row], note: str, figure: go.Figure
+    *,
+    title: str,
+    sentence: str,
+    headings: list[str],
+    rows: list[Row],
+    note: str,
+    figure: go.Figure,
+    caption: str,
 ) -> str:
     chart = figure.to_html(
         full_html=False,
@@ -90,6 +98,7 @@ def render(
         sentence=escape(sentence),
         table=_table(headings, rows),
         note=escape(note),
+        caption=escape(caption),
         plotly=get_plotlyjs(),
         figure=chart if figure.data else "<p>No run has got as far as an accuracy.</p>",
     )

@@ -8,7 +8,7 @@ import itertools
 import types
 import typing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cluster.spec import (
     ENGINES,
@@ -26,6 +26,13 @@ GROUPS = {
 }
 LISTS = {"strategy": STRATEGIES, "schedule": SCHEDULES, "engine": ("auto", *ENGINES)}
 SINGLE_VALUED = ("engine", "interval", "seed")
+SCHEDULE_FACTS = {
+    "ring": "consecutive neighbours, shifted by one place each round",
+    "random": "a seeded shuffle cut into groups",
+    "exponential": "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
+    "grid": "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
+    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
+}
 EXAMPLES = """\
 examples:
   ./measure.sh --workers 6 --passes 2              groups of three average their parameters
@@ -33,18 +40,25 @@ examples:
   ./measure.sh --workers 6 --strategy allreduce,pairwise --passes 1,2 --repeat 3
   ./measure.sh --doctor                            what this machine can do
 
-Most options take a list, comma separated; the runs are all combinations. Standard error has the
-progress and the table; a run's folder is named there. Exit code: 0 all runs completed, 1 a run
-failed, 2 a mistake in what was asked, 130 interrupted.
+Most options take a list, comma separated; the runs are all combinations, and runs on equal nodes
+share a cluster. Progress and the table go to standard error.
+Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in what was asked, 130 interrupted.
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A person's mistake is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"measure: {message}; see ./measure.sh --help\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="./measure.sh",
-        description="Train on a cluster of N real nodes on this machine and count every byte: measured"
-        " traffic, predicted traffic and accuracy, in one table.",
-        epilog=EXAMPLES,
+        description="Train on a cluster of N real nodes on this machine and count every byte:\n"
+        "measured traffic, predicted traffic and accuracy, in one table.",
+        epilog=_describe_choices() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -125,6 +139,14 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
             experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
             experiments[experiment] = None
     return list(experiments)
+
+
+def _describe_choices() -> str:
+    strategies = {name: facts.summary for name, facts in STRATEGIES.items()}
+    lines = []
+    for title, choices in (("strategies", strategies), ("schedules", SCHEDULE_FACTS)):
+        lines += [f"{title}:", *(f"  {name:<14}{text}" for name, text in choices.items()), ""]
+    return "\n".join(lines) + "\n"
 
 
 def _values(field: dataclasses.Field[Any], text: str | None) -> list[Any] | None:

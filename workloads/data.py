@@ -106,19 +106,6 @@ ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2    10008 t10k-l
 }
 
 
-def steps_per_epoch(train_size: int, workers: int, batch_size: int) -> int:
-    """Steps every worker makes in an epoch; the incomplete last one is dropped."""
-    if min(workers, batch_size) < 1:
-        raise DataError(f"{workers} workers with batches of {batch_size}: both must be at least 1")
-    steps = train_size // (workers * batch_size)
-    if steps < 1:
-        raise DataError(
-            f"{workers} workers with batches of {batch_size} need {workers * batch_size} samples a "
-            f"step, there are {train_size}: use more samples, a smaller batch or fewer workers"
-        )
-    return steps
-
-
 # --- what is there ------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ class Score:
 def score_consensus(
     model: nn.Module, flat: FlatModel, data: Mnist, size: int, rank: int, workers: int
 ) -> Score:
-    """Average all workers' parameters, then score the average on the first `size` test images.
+    """Average all workers' parameters, then score the average on `size` test images.
 
     Each worker takes a part of the images, so the whole costs one pass whatever N. The workers' own
     parameters are put back afterwards.
@@ -51,7 +51,7 @@ def score_consensus(
 
 
 def own_accuracy(model: nn.Module, data: Mnist, size: int) -> float:
-    """This worker's model as it is, on the first `size` test images."""
+    """This worker's model as it is, on `size` test images."""
     correct, _ = _count(model, test_batches(data, rank=0, workers=1, test_size=size))
     return correct / size
 

@@ -94,7 +94,9 @@ def test_every_node_and_every_source_has_its_own_rows(path: Path) -> None:
     nodes = [Node(sent_bytes=100 * rank) for rank in range(3)]
     sources = (
         source("kernel", lambda: {rank: node.counters for rank, node in enumerate(nodes)}),
-        source("docker", lambda: {rank: node.counters.swapped() for rank, node in enumerate(nodes)}),
+        source(
+            "docker", lambda: {rank: node.counters.swapped() for rank, node in enumerate(nodes)}
+        ),
     )
     with Collector(path, sources, 3600):
         pass
@@ -184,9 +186,7 @@ def test_the_file_is_a_table_with_headings(path: Path) -> None:
     with Collector(path, (source("kernel", lambda: {7: Counters(1, 2, 3, 4)}),), 3600):
         pass
     heading, *lines = path.read_text().splitlines()
-    assert heading == (
-        "t,source,node,sent_bytes,sent_packets,received_bytes,received_packets"
-    )
+    assert heading == ("t,source,node,sent_bytes,sent_packets,received_bytes,received_packets")
     assert all(line.endswith(",kernel,node7,1,2,3,4") for line in lines)
     assert len(lines) == 2
 

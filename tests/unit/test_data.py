@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from workloads import data
-from workloads.data import DATASETS, DataError, DataFile, Dataset, fetch, prepare, steps_per_epoch
+from workloads.data import DATASETS, DataError, DataFile, Dataset, fetch, prepare
 
 CONTENTS = {"images": bytes(range(256)) * 40_000, "labels": b"0123456789" * 100}
 
@@ -358,23 +358,6 @@ def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
     assert data.default_data_dir() == Path("/home/someone/.cache/gradwire")
-
-
-@pytest.mark.parametrize(
-    ("train_size", "workers", "batch_size", "steps"),
-    [(60_000, 1, 64, 937), (6_000, 6, 64, 15), (6_000, 7, 64, 13), (128, 2, 64, 1)],
-)
-def test_an_epoch_has_the_steps_that_every_worker_can_fill(
-    train_size: int, workers: int, batch_size: int, steps: int
-) -> None:
-    assert steps_per_epoch(train_size, workers, batch_size) == steps
-    smallest_shard = len(range(workers - 1, train_size, workers))
-    assert steps == smallest_shard // batch_size
-
-
-def test_an_epoch_without_a_single_step_is_refused() -> None:
-    assert "128 samples a step, there are 127" in refusal(lambda: steps_per_epoch(127, 2, 64))
-    assert "at least 1" in refusal(lambda: steps_per_epoch(127, 0, 64))
 
 
 def test_the_status_shows_what_is_right_missing_and_corrupt(

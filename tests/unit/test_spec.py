@@ -19,7 +19,7 @@ from cluster.spec import (
     strategies_with_passes,
 )
 
-PAIRS = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
+PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 
 
 @some.composite

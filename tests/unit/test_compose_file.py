@@ -1,0 +1,173 @@
+"""The compose document of a run: N unprivileged nodes on one switch, and nothing more."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.compose_file import NODE_FILE, compose_document, path_in_node, project_name
+from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
+
+RUN = RunFolder(Path("/home/someone/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
+DATA = Path("/home/someone/.cache/gradwire/mnist")
+PRIVILEGES = {
+    *("privileged", "cap_add", "ports", "devices", "network_mode", "pid", "ipc", "userns_mode"),
+    *("volumes_from", "build", "command", "entrypoint", "sysctls", "cgroup_parent"),
+}
+EXPERIMENTS = [
+    Experiment(strategy="single", workers=1),
+    Experiment(workers=4),
+    Experiment(workers=12, strategy="pairwise", passes=2, schedule="grid", train_size=60_000),
+]
+
+
+def document(experiment: Experiment, run: RunFolder = RUN) -> dict[str, Any]:
+    return compose_document(
+        experiment, run, image="gradwire-worker:0123", user="1000:1000", data_folder=DATA
+    )
+
+
+def nodes(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    services: dict[str, dict[str, Any]] = document(experiment)["services"]
+    return services
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield str(key)
+            yield from strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from strings(one)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.fixture(params=EXPERIMENTS, ids=lambda experiment: experiment.label)
+def experiment(request: pytest.FixtureRequest) -> Experiment:
+    assert isinstance(request.param, Experiment)
+    return request.param
+
+
+def test_there_is_a_service_for_every_worker_and_no_other(experiment: Experiment) -> None:
+    assert list(nodes(experiment)) == [f"node{rank}" for rank in range(experiment.workers)]
+
+
+def test_every_node_extends_the_one_written_by_hand(experiment: Experiment) -> None:
+    written = yaml.safe_load(NODE_FILE.read_text())
+    for node in nodes(experiment).values():
+        assert node["extends"]["file"] == str(NODE_FILE)
+        assert node["extends"]["service"] in written["services"]
+
+
+def test_name_hostname_and_rank_are_the_same_everywhere(experiment: Experiment) -> None:
+    for rank, (name, node) in enumerate(nodes(experiment).items()):
+        assert name == node["hostname"] == f"node{rank}"
+        assert node["environment"]["RANK"] == str(rank)
+        assert node["environment"]["WORLD_SIZE"] == str(experiment.workers)
+
+
+def test_nodes_differ_in_nothing_but_name_and_rank(experiment: Experiment) -> None:
+    def stripped(node: dict[str, Any]) -> dict[str, Any]:
+        environment = {k: v for k, v in node["environment"].items() if k != "RANK"}
+        return {**node, "hostname": None, "environment": environment}
+
+    first, *others = [stripped(node) for node in nodes(experiment).values()]
+    assert all(other == first for other in others)
+
+
+def test_no_node_is_privileged_or_reachable_from_outside(experiment: Experiment) -> None:
+    for node in nodes(experiment).values():
+        assert set(node) & PRIVILEGES == set()
+        assert node["user"] == "1000:1000"
+
+
+def test_the_node_written_by_hand_gives_up_what_it_can() -> None:
+    node = yaml.safe_load(NODE_FILE.read_text())["services"]["node"]
+    assert set(node) & PRIVILEGES == set()
+    assert node["cap_drop"] == ["ALL"]
+    assert node["read_only"] is True
+    assert "no-new-privileges:true" in node["security_opt"]
+    assert node["user"].split(":")[0] != "0"
+
+
+def test_the_only_network_is_internal(experiment: Experiment) -> None:
+    networks = document(experiment)["networks"]
+    assert [network["internal"] for network in networks.values()] == [True]
+    for node in nodes(experiment).values():
+        assert node["networks"] == list(networks)
+
+
+def test_nodes_see_the_session_and_the_data_which_they_cannot_change(
+    experiment: Experiment,
+) -> None:
+    for node in nodes(experiment).values():
+        session, data = node["volumes"]
+        assert session == {"type": "bind", "source": str(RUN.path.parent), "target": "/session"}
+        assert data["source"] == str(DATA)
+        assert data["read_only"] is True
+
+
+def test_a_run_is_found_in_the_node_below_the_mounted_session(experiment: Experiment) -> None:
+    assert path_in_node(RUN) == "/session/001-allreduce-n4-s1"
+    for node in nodes(experiment).values():
+        assert path_in_node(RUN) in node["environment"]["GRADWIRE_RUNS"]
+
+
+def test_by_hand_it_repeats_its_own_run_and_records_nothing(experiment: Experiment) -> None:
+    for node in nodes(experiment).values():
+        environment = node["environment"]
+        assert environment["GRADWIRE_RUNS"] == f"${{GRADWIRE_RUNS:-{path_in_node(RUN)}}}"
+        assert environment["GRADWIRE_RECORD"] == "${GRADWIRE_RECORD:-0}"
+
+
+def test_cpus_are_limited_only_where_asked(experiment: Experiment) -> None:
+    assert all("cpus" not in node for node in nodes(experiment).values())
+    limited = nodes(dataclasses.replace(experiment, cpus=0.5))
+    assert [node["cpus"] for node in limited.values()] == [0.5] * experiment.workers
+
+
+def test_all_that_is_made_carries_its_session_and_its_owner(experiment: Experiment) -> None:
+    made = document(experiment)
+    for one in (*made["services"].values(), *made["networks"].values()):
+        assert one["labels"]["gradwire.session"] == RUN.session
+        assert one["labels"]["gradwire.owner"] == "${GRADWIRE_OWNER:-by-hand}"
+
+
+def test_clusters_of_one_session_and_of_two_have_names_of_their_own() -> None:
+    paths = [
+        "20260101-000000-abcd/001-a",
+        "20260101-000000-abcd/002-a",
+        "20260101-000000-ffff/001-a",
+    ]
+    names = {document(Experiment(), RunFolder(Path("/runs") / path))["name"] for path in paths}
+    assert len(names) == 3
+    assert all(name.startswith(project_name("")) for name in names)
+
+
+def test_a_document_is_the_same_each_time_and_survives_yaml(experiment: Experiment) -> None:
+    made = document(experiment)
+    assert made == document(experiment)
+    assert yaml.safe_load(yaml.safe_dump(made, sort_keys=False)) == made
+
+
+def test_a_dollar_in_a_path_is_written_so_that_compose_leaves_it_alone() -> None:
+    """Compose reads $name as a variable, and $$ as a dollar."""
+    run = RunFolder(Path("/home/cash$flow/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
+    sources = [
+        volume["source"]
+        for node in document(Experiment(), run)["services"].values()
+        for volume in node["volumes"]
+    ]
+    assert "/home/cash$$flow/runs/20260101-000000-abcd" in sources
+
+
+def test_nothing_else_is_left_for_compose_to_fill_in(experiment: Experiment) -> None:
+    variables = {text for text in strings(document(experiment)) if "$" in text}
+    assert all("GRADWIRE_" in text for text in variables)
+    assert variables

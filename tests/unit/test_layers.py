@@ -1,0 +1,130 @@
+"""Imports go one way (DESIGN, section 3). Read from the source, so that lazy imports count too."""
+
+import ast
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cluster", "workloads", "analysis")
+SHARED = ("cluster.spec", "cluster.records", "cluster.run_folder")
+"""What everyone may import, in the order in which they may import each other."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {
+    module_name(path): path for package in PACKAGES for path in (PROJECT / package).rglob("*.py")
+}
+
+
+@functools.cache
+def imports(module: str) -> set[str]:
+    """Every module that a module imports, anywhere in it; `from a import b` is a.b where that is one."""
+    found = set()
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import: say it in full"
+            assert node.module is not None
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in named if name in FILES}
+            found |= modules
+            if modules != named:
+                found.add(node.module)
+    return found
+
+
+def packages(module: str) -> set[str]:
+    return {name.partition(".")[0] for name in imports(module)}
+
+
+def importers(package: str) -> set[str]:
+    return {module for module in FILES if package in packages(module)}
+
+
+def test_all_packages_are_looked_at() -> None:
+    for module in (*SHARED, "cluster.measure", "workloads.worker", "analysis.summary"):
+        assert module in FILES
+    assert "torch" in packages("workloads.training")
+    assert "cluster.netns_engine" in imports("cluster.measure")
+
+
+@pytest.mark.parametrize("module", SHARED)
+def test_what_everyone_imports_needs_only_python_itself_and_what_comes_before(module: str) -> None:
+    before = set(SHARED[: SHARED.index(module)])
+    for name in imports(module):
+        assert name in before or name.partition(".")[0] in sys.stdlib_module_names, name
+
+
+@pytest.mark.parametrize("module", [m for m in FILES if not m.startswith("cluster")])
+def test_workloads_and_analysis_know_only_three_modules_of_the_cluster(module: str) -> None:
+    known = {name for name in imports(module) if name.partition(".")[0] == "cluster"}
+    assert known <= set(SHARED)
+
+
+@pytest.mark.parametrize("module", [m for m in FILES if m.startswith("workloads")])
+def test_workloads_know_nothing_of_analysis(module: str) -> None:
+    assert "analysis" not in packages(module)
+
+
+def test_only_the_command_line_knows_all_three_packages() -> None:
+    others = importers("workloads") | importers("analysis")
+    assert {module for module in others if module.startswith("cluster")} == {"cluster.measure"}
+
+
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [
+        ("torch", "workloads."),
+        ("pandas", "analysis."),
+        ("plotly", "analysis."),
+        ("docker", "cluster.docker_engine"),
+        ("yaml", "cluster.docker_engine"),
+    ],
+)
+def test_a_library_is_imported_only_where_it_lives(library: str, home: str) -> None:
+    assert [module for module in importers(library) if not module.startswith(home)] == []
+
+
+def test_torch_docker_and_yaml_are_imported_somewhere() -> None:
+    """Else the rules above would hold because a name is misspelt."""
+    for library in ("torch", "docker", "yaml"):
+        assert importers(library)
+
+
+def test_the_folder_docker_never_hides_the_sdk() -> None:
+    assert not (PROJECT / "docker" / "__init__.py").exists()
+
+
+def test_the_command_line_starts_without_torch_or_pandas() -> None:
+    """They take seconds to import; --help and a mistake must not."""
+    program = "import json, sys, cluster.measure; print(json.dumps(sorted(sys.modules)))"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(answer.stdout))
+    assert "workloads.data" in loaded
+    assert loaded & {"torch", "pandas", "plotly", "numpy", "docker"} == set()
+
+
+@pytest.mark.parametrize("module", ["workloads.data", "workloads.groups", "analysis.summary"])
+def test_what_the_command_line_takes_from_others_needs_only_python_itself(module: str) -> None:
+    """With all that it imports of ours in turn."""
+    waiting, seen = {module}, set()
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        for name in imports(current):
+            if name in FILES:
+                waiting |= {name} - seen
+            else:
+                assert name.partition(".")[0] in (*sys.stdlib_module_names, *PACKAGES), name

@@ -1,0 +1,161 @@
+"""What a person sees: a line per epoch but never a flood, and nothing at all when quiet."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import progress
+from cluster.collector import Collector
+from cluster.engine import CounterSource
+from cluster.progress import BarProgress, PlainProgress, Progress, choose_progress
+from cluster.records import Counters, Summary
+from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
+
+EXPERIMENT = Experiment(workers=2, epochs=6)
+FOLDER = RunFolder(Path("runs") / "20260101-000000-abcd" / "001-allreduce-n2-s1")
+PAUSE_S = 0.15
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Collector:
+    source = CounterSource("kernel", 1, lambda: {0: Counters(), 1: Counters()})
+    with Collector(tmp_path / "samples.csv", (source,), 3600) as collector:
+        return collector
+
+
+def epoch(number: int) -> dict[str, Any]:
+    return {"event": "epoch", "epoch": number, "accuracy": 0.9 + number / 100, "loss": 0.3}
+
+
+def step(number: int, loss: float) -> dict[str, Any]:
+    return {"event": "step", "epoch": 1, "step": number, "loss": loss}
+
+
+def summary(status: str, error: str | None = None) -> Summary:
+    return Summary(session=FOLDER.session, run=FOLDER.name, status=status, error=error, spec={})
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    return stderr.splitlines()
+
+
+@pytest.fixture
+def plain(collector: Collector, capsys: pytest.CaptureFixture[str]) -> PlainProgress:
+    """A run has begun, and what it said is read."""
+    shown = PlainProgress()
+    shown.begin(EXPERIMENT, FOLDER, collector)
+    assert lines(capsys) == ["001-allreduce-n2-s1: training 6 epochs of 46 steps"]
+    return shown
+
+
+def test_epochs_in_quick_succession_print_only_the_last(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(1, 7):
+        plain.event(0, epoch(number))
+    (line,) = lines(capsys)
+    assert line.startswith("  epoch 6/6 ")
+
+
+def test_a_line_comes_again_when_the_pause_is_over(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert progress.PLAIN_EVERY_S == 2.0
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", PAUSE_S)
+    plain.event(0, epoch(1))
+    time.sleep(PAUSE_S)
+    plain.event(0, epoch(2))
+    plain.event(0, epoch(3))
+    time.sleep(PAUSE_S)
+    plain.event(0, epoch(4))
+    assert [line.split()[1] for line in lines(capsys)] == ["2/6", "4/6"]
+
+
+def test_a_line_says_epoch_loss_accuracy_and_traffic(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain.event(0, step(1, 2.5))
+    plain.event(0, step(2, 0.12345))
+    plain.event(0, epoch(6))
+    assert lines(capsys) == ["  epoch 6/6  loss 0.123  accuracy 96.00%  traffic 0 bit/s"]
+
+
+def test_other_ranks_do_not_repeat_the_line(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(2):
+        plain.event(rank, step(1, 1.0 + rank))
+        plain.event(rank, epoch(6))
+    (line,) = lines(capsys)
+    assert "loss 1.000" in line
+
+
+def test_a_second_run_starts_afresh(
+    plain: PlainProgress, collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain.event(0, step(1, 7.0))
+    plain.begin(Experiment(workers=2, epochs=1), FOLDER, collector)
+    plain.event(0, epoch(1))
+    _, line = lines(capsys)
+    assert "epoch 1/1  loss 0.000" in line
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_a_run_that_did_not_complete_says_why_in_one_line(
+    plain: PlainProgress, status: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain.end(summary("completed"))
+    assert lines(capsys) == []
+    plain.end(summary(status, "node1 was ended by SIGKILL"))
+    assert lines(capsys) == [f"001-allreduce-n2-s1: {status}: node1 was ended by SIGKILL"]
+
+
+def test_one_node_is_not_called_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainProgress().starting(Experiment(strategy="single", workers=1))
+    PlainProgress().starting(Experiment(workers=2, engine="docker"))
+    assert lines(capsys) == ["starting 1 node (netns)", "starting 2 nodes (docker)"]
+
+
+def test_quiet_prints_nothing_whatever_happens(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = choose_progress(quiet=True)
+    assert type(quiet) is Progress
+    quiet.say("engine: docker")
+    quiet.starting(EXPERIMENT)
+    quiet.begin(EXPERIMENT, FOLDER, collector)
+    for number in range(1, 7):
+        quiet.event(0, step(number, 0.5))
+        quiet.event(0, epoch(number))
+        quiet.tick()
+    quiet.end(summary("completed"))
+    quiet.end(summary("failed", "node1 ended"))
+    assert lines(capsys) == []
+
+
+def test_where_standard_error_is_no_terminal_progress_is_plain() -> None:
+    assert not sys.stderr.isatty()
+    assert isinstance(choose_progress(quiet=False), PlainProgress)
+
+
+def test_bars_count_steps_of_every_worker_and_survive_more_workers_than_bars(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = Experiment(workers=20, epochs=1, train_size=20 * 64)
+    source = CounterSource("kernel", 1, lambda: {rank: Counters() for rank in range(20)})
+    bars = BarProgress()
+    with Collector(tmp_path / "samples.csv", (source,), 3600) as collector:
+        bars.begin(many, FOLDER, collector)
+        for rank in range(20):
+            bars.event(rank, step(1, 0.5))
+        bars.tick()
+        bars.end(summary("failed", "node1 ended"))
+    shown = "\n".join(lines(capsys))
+    assert "showing 16 of 20 nodes" in shown
+    assert "001-allreduce-n2-s1: failed: node1 ended" in shown

@@ -1,0 +1,376 @@
+"""summarise() on run folders made by hand, against numbers worked out by hand.
+
+Two workers, two epochs of two steps, M = 1000 bytes. An all-reduce of two sends M a step, in ten
+packets an epoch; node1 sends 20 bytes a step too many. What one sends the other receives.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.summary import summarise
+from cluster.records import HEADER_BYTES, Counters, Sample, Summary, total
+from cluster.run_folder import RunFolder, write_json
+from cluster.spec import Experiment
+
+Event = dict[str, Any]
+
+EXPERIMENT = Experiment(workers=2, epochs=2, train_size=256, batch_size=64)
+MODEL_BYTES = 1000
+BASE = Counters(7000, 70, 9000, 90)
+"""What an interface had counted before the run; no number may depend on it."""
+
+TRAIN_SENT = (2 * 1000 + 10 * HEADER_BYTES, 2 * 1020 + 10 * HEADER_BYTES)
+"""By rank, in one epoch: 2660 and 2700 bytes."""
+TRAFFIC = {
+    "setup": (Counters(100, 1, 100, 1),) * 2,
+    "train": (
+        Counters(TRAIN_SENT[0], 10, TRAIN_SENT[1], 10),
+        Counters(TRAIN_SENT[1], 10, TRAIN_SENT[0], 10),
+    ),
+    "evaluate": (Counters(300, 3, 300, 3),) * 2,
+    "finish": (Counters(500, 5, 500, 5),) * 2,
+}
+COURSE = [
+    # when a phase began, which, of which epoch
+    (100.0, "setup", None),
+    (101.0, "train", 1),
+    (103.0, "evaluate", 1),
+    (104.0, "train", 2),
+    (107.0, "evaluate", 2),
+    (108.0, "finish", None),
+]
+STEP_S = ((9.0, 0.1, 0.2, 0.3), (9.0, 0.4, 0.5, 0.6))
+"""By rank; the first step warms up."""
+WHOLE = [total(TRAFFIC[phase][rank] for _, phase, _ in COURSE) for rank in range(2)]
+
+
+def node_events(rank: int) -> list[Event]:
+    """One node's whole log."""
+    events: list[Event] = []
+    counters, steps = BASE, 0
+
+    def log(kind: str, t: float, **values: Any) -> None:
+        events.append({"event": kind, "t": t, **values})
+
+    for t, phase, epoch in COURSE:
+        log("phase", t, phase=phase, epoch=epoch, counters=counters.values())
+        counters += TRAFFIC[phase][rank]
+        if phase == "setup":
+            log("hello", t + 0.1, rank=rank, workers=2, model_bytes=MODEL_BYTES, parameters=250)
+        elif phase == "train":
+            for _ in range(2):
+                step_s = STEP_S[rank][steps]
+                steps += 1
+                times = {"data_s": 0.0, "compute_s": step_s / 4, "exchange_s": step_s / 2}
+                log("step", t + 0.5, epoch=epoch, step=steps, loss=0.5, step_s=step_s, **times)
+        elif phase == "evaluate":
+            assert epoch is not None
+            score = {"accuracy": 0.4 * epoch, "loss": 1 / epoch, "consensus_distance": 0.0}
+            log("epoch", t + 0.5, epoch=epoch, **score)
+    log(
+        "result",
+        110.0,
+        accuracy=0.8,
+        loss=0.5,
+        own_accuracy=0.75 + rank / 100,
+        consensus_distance=0.125,
+        samples_seen=256,
+        steps=4,
+        rounds=4,
+    )
+    log("end", 110.5 + rank / 2, counters=counters.values())
+    return events
+
+
+def readings(source: str, shares: Sequence[float], more: int = 0) -> list[Sample]:
+    """At 100, 105 and 111 s these shares of all traffic had gone by; at the end `more` bytes too."""
+    found = []
+    for t, share in zip((100.0, 105.0, 111.0), shares, strict=True):
+        for rank in range(2):
+            gone = Counters(*(int(share * value) for value in WHOLE[rank].values()))
+            extra = Counters(more if rank == 0 and t == 111 else 0)
+            found.append(Sample(t, source, f"node{rank}", BASE + gone + extra))
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "20260101-000000-abcd" / "001-allreduce-n2-s1").create()
+
+
+def write_events(folder: RunFolder, rank: int, events: list[Event]) -> None:
+    folder.events(rank).write_text("".join(json.dumps(one) + "\n" for one in events))
+
+
+def write_samples(folder: RunFolder, samples: list[Sample]) -> None:
+    rows = [Sample.COLUMNS, *(sample.row() for sample in samples)]
+    folder.samples.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+
+
+@pytest.fixture
+def whole(folder: RunFolder) -> RunFolder:
+    for rank in range(2):
+        write_events(folder, rank, node_events(rank))
+    write_samples(
+        folder,
+        readings("kernel", (0, 0.5, 1), more=134) + readings("docker", (0, 0.5, 1), more=-67),
+    )
+    return folder
+
+
+@pytest.fixture
+def summary(whole: RunFolder) -> Summary:
+    return summarise(whole, EXPERIMENT, "completed")
+
+
+# --- a run that completed ------------------------------------------------------------------------
+
+
+def test_a_summary_says_which_run_it_is_of(summary: Summary) -> None:
+    assert (summary.session, summary.run) == ("20260101-000000-abcd", "001-allreduce-n2-s1")
+    assert (summary.schema, summary.status, summary.error) == (1, "completed", None)
+    assert Experiment.from_json(summary.spec) == EXPERIMENT
+
+
+def test_steps_rounds_epochs_and_samples_are_counted_per_worker(summary: Summary) -> None:
+    assert (summary.steps, summary.rounds, summary.epochs) == (4, 4, 2)
+    assert summary.samples_seen == 4 * 64
+    assert summary.model_bytes == MODEL_BYTES
+
+
+def test_the_score_is_the_consensus_model_s_and_each_worker_s(summary: Summary) -> None:
+    assert (summary.accuracy, summary.loss, summary.consensus_distance) == (0.8, 0.5, 0.125)
+    assert summary.accuracy_by_worker == [0.75, 0.76]
+
+
+def test_bytes_are_booked_to_phases_as_the_interfaces_count_them(summary: Summary) -> None:
+    assert summary.bytes is not None
+    booked = {phase: summary.bytes[phase]["sent"] for phase in (*TRAFFIC, "total")}
+    assert booked == {
+        "setup": 2 * 100,
+        "train": 2 * (2660 + 2700),
+        "evaluate": 2 * 2 * 300,
+        "finish": 2 * 500,
+        "total": 200 + 10720 + 1200 + 1000,
+    }
+
+
+def test_phases_add_up_to_the_total_both_ways(summary: Summary) -> None:
+    assert summary.bytes is not None
+    for way in ("sent", "received"):
+        assert summary.bytes["total"][way] == sum(summary.bytes[phase][way] for phase in TRAFFIC)
+    assert summary.bytes["total"]["sent"] == summary.bytes["total"]["received"]
+
+
+def test_train_bytes_of_the_nodes_add_up_to_the_train_phase(summary: Summary) -> None:
+    assert summary.bytes is not None
+    assert summary.bytes["nodes"] == [
+        {
+            "node": "node0",
+            "rank": 0,
+            "role": "worker",
+            "train_sent": 2 * 2660,
+            "train_received": 2 * 2700,
+        },
+        {
+            "node": "node1",
+            "rank": 1,
+            "role": "worker",
+            "train_sent": 2 * 2700,
+            "train_received": 2 * 2660,
+        },
+    ]
+    nodes = summary.bytes["nodes"]
+    assert sum(n["train_sent"] for n in nodes) == summary.bytes["train"]["sent"]
+
+
+def test_bytes_a_step_are_payload_beside_the_prediction(summary: Summary) -> None:
+    assert summary.per_step == {
+        "sent_mean": 1010.0,
+        "sent_max": 1020.0,
+        "predicted_mean": 1000.0,
+        "predicted_max": 1000.0,
+        "ratio": 1.01,
+    }
+
+
+def test_sources_are_compared_on_train_bytes(summary: Summary) -> None:
+    """The kernel saw 134 bytes more than the workers, Docker 67 less; of 10720 that is 1.25 %."""
+    assert summary.counters == {
+        "worker": 10720,
+        "kernel": 10720 + 134,
+        "docker": 10720 - 67,
+        "largest_difference": 0.0125,
+    }
+
+
+def test_the_curve_has_sent_bytes_and_train_seconds_so_far(summary: Summary) -> None:
+    shown = [
+        (p["epoch"], p["accuracy"], p["loss"], p["sent_bytes"], p["seconds"]) for p in summary.curve
+    ]
+    assert shown == [(1, 0.4, 1.0, 5360, 2.0), (2, 0.8, 0.5, 10720, 5.0)]
+
+
+def test_the_curve_ends_at_the_train_phase_s_bytes_and_seconds(summary: Summary) -> None:
+    assert summary.bytes is not None
+    assert summary.seconds is not None
+    assert summary.curve[-1]["sent_bytes"] == summary.bytes["train"]["sent"]
+    assert summary.curve[-1]["seconds"] == summary.seconds["train"]
+
+
+def test_seconds_are_of_the_whole_run_of_training_and_medians_of_settled_steps(
+    summary: Summary,
+) -> None:
+    """Settled are all steps but each worker's first: 0.1 to 0.6 s, of which 0.35 s is the median."""
+    assert summary.seconds == {
+        "total": 11.0,
+        "train": 5.0,
+        "step_median": 0.35,
+        "compute_median": 0.0875,
+        "exposed_communication_median": 0.175,
+    }
+
+
+def test_activity_is_summed_over_the_docker_readings(summary: Summary) -> None:
+    """Each node moved 6520 + 6600 bytes: none by 100 s, half by 105 s, all by 111 s."""
+    assert summary.network_activity_sum == 2 * (0 + 6560 + 13120) - 67
+
+
+def test_a_summary_can_be_written_and_read(whole: RunFolder, summary: Summary) -> None:
+    write_json(whole.summary, summary.to_json())
+    assert whole.read_summary() == summary.to_json()
+
+
+def test_pairs_are_predicted_by_their_schedule(folder: RunFolder) -> None:
+    """Of three workers two meet and one rests: 2/3 M in the mean of three rounds of the ring."""
+    trio = Experiment(strategy="pairwise", passes=1, schedule="ring", workers=3, train_size=768)
+    for rank in range(3):
+        events = node_events(min(rank, 1))
+        fourth = [e for e in events if e["event"] == "step"][3]
+        write_events(folder, rank, [e for e in events if e is not fourth])
+    per_step = summarise(folder, trio, "completed").per_step
+    assert per_step is not None
+    assert per_step["predicted_mean"] == 666.7
+
+
+def test_one_worker_alone_has_no_rounds_and_no_ratio(folder: RunFolder) -> None:
+    alone = Experiment(strategy="single", workers=1, epochs=2, train_size=128)
+    quiet = [{**e, "counters": BASE.values()} if "counters" in e else e for e in node_events(0)]
+    write_events(folder, 0, quiet)
+    summary = summarise(folder, alone, "completed")
+    assert (summary.steps, summary.rounds) == (4, 0)
+    assert summary.per_step == {
+        "sent_mean": 0.0,
+        "sent_max": 0.0,
+        "predicted_mean": 0.0,
+        "predicted_max": 0.0,
+        "ratio": None,
+    }
+    assert summary.counters == {
+        "worker": 0,
+        "kernel": None,
+        "docker": None,
+        "largest_difference": None,
+    }
+
+
+def test_a_source_that_lacks_a_node_is_not_compared(whole: RunFolder) -> None:
+    kernel = [s for s in readings("kernel", (0, 0.5, 1)) if s.node == "node0"]
+    write_samples(whole, kernel + readings("docker", (0, 0.5, 1)))
+    counters = summarise(whole, EXPERIMENT, "completed").counters
+    assert counters is not None
+    assert counters["kernel"] is None
+    assert counters["docker"] == counters["worker"]
+    assert counters["largest_difference"] == 0.0
+
+
+def test_a_run_that_diverged_has_a_summary_that_can_be_written(whole: RunFolder) -> None:
+    """A loss that is not a number is nothing JSON knows: `--lr 1000 --momentum 0.999` makes one."""
+    for rank in range(2):
+        diverged = [{**e, "loss": float("nan")} if "loss" in e else e for e in node_events(rank)]
+        write_events(whole, rank, diverged)
+    summary = summarise(whole, EXPERIMENT, "completed")
+    write_json(whole.summary, summary.to_json())
+    assert whole.read_summary()["loss"] is None
+    assert whole.read_summary()["accuracy"] == 0.8
+
+
+# --- the contract --------------------------------------------------------------------------------
+
+PER_STEP = {"sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"}
+COUNTERS = {"worker", "kernel", "docker", "largest_difference"}
+SECONDS = {"total", "train", "step_median", "compute_median", "exposed_communication_median"}
+BYTES = {"setup", "train", "evaluate", "finish", "total", "nodes"}
+POINT = {"epoch", "accuracy", "loss", "sent_bytes", "seconds"}
+SUMMARY = {
+    *("schema", "session", "run", "status", "error", "spec", "model_bytes", "steps", "rounds"),
+    *("epochs", "samples_seen", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
+    *("curve", "bytes", "per_step", "counters", "seconds", "links", "network_activity_sum"),
+}
+
+
+@pytest.mark.parametrize("kept", range(len(node_events(0))))
+def test_keys_are_those_of_the_contract_wherever_a_run_broke_off(
+    folder: RunFolder, kept: int
+) -> None:
+    for rank in range(2):
+        write_events(folder, rank, node_events(rank)[:kept])
+    document = summarise(folder, EXPERIMENT, "failed", "node1 was ended by SIGKILL").to_json()
+    assert set(document) == SUMMARY
+    assert set(document["bytes"]) == BYTES
+    assert all(set(document["bytes"][p]) == {"sent", "received"} for p in BYTES - {"nodes"})
+    assert [node["node"] for node in document["bytes"]["nodes"]] == ["node0", "node1"]
+    assert set(document["per_step"]) == PER_STEP
+    assert set(document["counters"]) == COUNTERS
+    assert set(document["seconds"]) == SECONDS
+    assert document["status"] == "failed"
+    assert document["error"] == "node1 was ended by SIGKILL"
+    write_json(folder.summary, document)
+
+
+def test_a_point_of_the_curve_has_the_keys_of_the_contract(summary: Summary) -> None:
+    assert [set(point) for point in summary.curve] == [POINT, POINT]
+
+
+def test_a_run_without_any_event_is_nulls(folder: RunFolder) -> None:
+    document = summarise(folder, EXPERIMENT, "failed", "the nodes did not start").to_json()
+    unknown = {name for name, value in document.items() if value is None}
+    assert unknown == {
+        *("model_bytes", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
+        "network_activity_sum",
+    }
+    assert document["steps"] == 0
+    assert set(document["per_step"].values()) == {None}
+    assert document["counters"]["largest_difference"] is None
+    assert document["seconds"]["total"] is None
+    assert document["seconds"]["step_median"] is None
+    assert document["curve"] == []
+
+
+def test_a_node_that_never_spoke_makes_its_own_numbers_unknown_and_no_others(
+    whole: RunFolder,
+) -> None:
+    whole.events(1).unlink()
+    summary = summarise(whole, EXPERIMENT, "failed", "node1 ended")
+    assert summary.accuracy == 0.8
+    assert summary.accuracy_by_worker is None
+    assert summary.steps == 0
+    assert summary.curve == []
+    assert summary.bytes is not None
+    assert summary.bytes["nodes"][0]["train_sent"] == 2 * 2660
+
+
+def test_steps_of_an_epoch_that_did_not_end_do_not_thin_out_its_bytes(folder: RunFolder) -> None:
+    """Killed after step 3: the bytes of two steps are booked, so two steps they must be shared by."""
+    for rank in range(2):
+        events = node_events(rank)
+        third = [i for i, e in enumerate(events) if e["event"] == "step"][2]
+        write_events(folder, rank, events[: third + 1])
+    summary = summarise(folder, EXPERIMENT, "failed", "node1 was ended by SIGKILL")
+    assert summary.steps == 3
+    assert summary.per_step is not None
+    assert summary.per_step["ratio"] in (None, 1.01)
