@@ -12,6 +12,7 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,28 +27,17 @@ from analysis.load import Runs, load_runs
 from analysis.page import Row, render
 from cluster.records import HEADER_BYTES
 from cluster.run_folder import RunFolder, find_runs
+from cluster.units import bytes_text, seconds_text
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
 
 
-def bytes_text(count: float) -> str:
-    """Four digits, one more than ./measure.sh prints: a ratio of 1.004 shows."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while count >= 999.95 and len(units) > 1:
-        count /= 1000
-        del units[0]
-    digits = 0 if units[0] == "B" else 1 if count >= 99.995 else 2 if count >= 9.9995 else 3
-    return f"{count:.{digits}f} {units[0]}"
-
-
-def seconds_text(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
+four_digits = functools.partial(bytes_text, digits=4)
 
 OVERVIEW: list[tuple[str, str, str, Callable[[Any], str]]] = [
     ("accuracy", "accuracy", "accuracy", "{:.2%}".format),
-    ("sent", "sent per worker and step", "sent_per_step_bytes", bytes_text),
-    ("predicted", "predicted", "predicted_per_step_bytes", bytes_text),
+    ("sent", "sent per worker and step", "sent_per_step_bytes", four_digits),
+    ("predicted", "predicted", "predicted_per_step_bytes", four_digits),
     ("ratio", "sent / predicted", "sent_over_predicted", "{:.3f}".format),
     ("per step", "time per step", "step_median_s", seconds_text),
     ("counters", "counters agree within", "counters_largest_difference", "{:.4%}".format),
@@ -66,9 +56,8 @@ NOTE = (
     " test set."
 )
 CAPTION = (
-    "One point per epoch. A dot is scored on a part of the test set, a diamond, the end of a run, on"
-    " all of it: that last step is partly a change of images. Bytes are as the interfaces count"
-    " them, headers too."
+    "One point per epoch, scored on a fifth of the test set; a diamond, the end of a run, on all of it."
+    " Bytes are as the interfaces count them, headers too."
 )
 
 

@@ -26,6 +26,7 @@ def summarise(
     phases = [traffic.by_phase(one) for one in events]
     steps = [[e for e in one if e["event"] == "step"] for one in events]
     done = min(len(one) for one in steps)
+    ended = all(_first(one, "end") for one in events)
     model_bytes = hello["model_bytes"] if hello else None
     return Summary(
         session=folder.session,
@@ -44,8 +45,8 @@ def summarise(
         consensus_distance=result["consensus_distance"] if result else None,
         curve=_curve(events),
         bytes=_bytes(phases),
-        per_step=_per_step(experiment, phases, done, model_bytes),
-        counters=_counters(phases, samples),
+        per_step=_per_step(experiment, phases, _booked_steps(events), model_bytes),
+        counters=_counters(phases, samples if ended else []),
         seconds=_seconds(events, steps),
         network_activity_sum=traffic.activity_sum(samples, 1.0),
     )
@@ -118,6 +119,14 @@ def _bytes(phases: Sequence[dict[str, Counters]]) -> dict[str, Any]:
     }
 
 
+def _booked_steps(events: list[Events]) -> int:
+    """Steps whose bytes are booked: those of epochs that every node finished."""
+    finished = min(
+        sum(e["event"] == "phase" and e["phase"] == "evaluate" for e in one) for one in events
+    )
+    return sum(e["event"] == "step" and e["epoch"] <= finished for e in events[0])
+
+
 def _per_step(
     experiment: Experiment,
     phases: Sequence[dict[str, Counters]],
@@ -147,7 +156,7 @@ def _per_step(
 
 
 def _counters(phases: Sequence[dict[str, Counters]], samples: list[Any]) -> dict[str, Any]:
-    """Train bytes (sent, all nodes) by source.
+    """Train bytes (sent, all nodes) by source; null for the collector's where a run did not end.
 
     The collector does not know phases: its sources give the traffic of the whole run, from which we
     take what the workers booked to the other phases. So every byte that two sources disagree on, in

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
+from cluster.units import bytes_text
 from workloads.groups import choose_schedule, groups, period
 
 
@@ -285,8 +286,8 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
         rounds=rounds,
     )
     return (
-        f"{strategy:<12}{passes or '':>6}  {schedule:<12}{_readable(predicted.sent_mean):>12}"
-        f"{_readable(predicted.sent_max):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
+        f"{strategy:<12}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean):>12}"
+        f"{bytes_text(predicted.sent_max):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
     )
 
 
@@ -301,13 +302,6 @@ def _some_passes(workers: int, schedule: str) -> list[int]:
     if workers > 24:
         every = [p for p in every if p <= 8 or p == workers - 1 or p & (p - 1) == 0]
     return list(every)
-
-
-def _readable(sent_bytes: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if sent_bytes >= size:
-            return f"{sent_bytes / size:.2f} {unit}"
-    return f"{sent_bytes:.0f} B"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -118,14 +119,29 @@ def open_engine(name: str, data_folder: Path, progress: Progress) -> Engine:
     return netns_engine.NetnsEngine()
 
 
+def write_report(folder: Path) -> Path | None:
+    """The session's report, by a process of its own: the command line needs no pandas."""
+    command = [
+        sys.executable,
+        "-m",
+        "analysis.network_report",
+        str(folder),
+        "--output",
+        str(folder),
+    ]
+    written = subprocess.run(command, cwd=environment.PROJECT, capture_output=True)
+    return folder / "report.html" if written.returncode == 0 else None
+
+
 def show(summaries: list[Summary], folder: Path, *, as_json: bool) -> None:
     """The table on standard error; with --json the summaries on standard output."""
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=120)
     print_table(summaries, console)
-    console.print(f"run folders: {folder}", highlight=False, soft_wrap=True)
-    console.print("all runs so far: python -m analysis.network_report", highlight=False)
+    report = write_report(folder) or "could not be written; try python -m analysis.network_report"
+    for line in (f"run folders: {folder}", f"report: {report}"):
+        console.print(line, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
 

@@ -1,25 +1,33 @@
-"""Numbers as people read them. Decimal units: 1 MB is 10^6 bytes, 1 Mbit 10^6 bits."""
+"""Numbers as people read them. Decimal units: 1 MB is 10^6 bytes, 1 Mbit 10^6 bits. Stdlib only."""
 
 from __future__ import annotations
 
 
-def bytes_text(count: float) -> str:
-    """Three significant digits: 146 kB, 1.46 MB."""
-    return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+def bytes_text(count: float, digits: int = 3) -> str:
+    """146 kB, 1.46 MB; four digits show a ratio of 1.004."""
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB"), digits)
 
 
 def bits_rate(bytes_per_second: float) -> str:
-    return _scaled(8 * bytes_per_second, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+    return _scaled(8 * bytes_per_second, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"), 3)
 
 
 def seconds_text(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return (
+        f"{_three_digits(seconds * 1000)} ms" if seconds < 0.9995 else f"{_three_digits(seconds)} s"
+    )
 
 
-def _scaled(value: float, units: tuple[str, ...]) -> str:
+def _three_digits(value: float) -> str:
+    return _scaled(value, ("",), 3).strip()
+
+
+def _scaled(value: float, units: tuple[str, ...], digits: int) -> str:
+    """With so many significant digits; the smallest of several units has no fraction."""
+    value = float(f"{value:.{digits}g}")
     power = 0
-    while abs(value) >= 999.5 and power < len(units) - 1:
+    while abs(value) >= 1000 and power < len(units) - 1:
         value /= 1000
         power += 1
-    digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
-    return f"{value:.{digits}f} {units[power]}"
+    fraction = 0 if power == 0 and len(units) > 1 else max(0, digits - len(str(int(abs(value)))))
+    return f"{value:.{fraction}f} {units[power]}"

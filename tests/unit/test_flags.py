@@ -128,8 +128,8 @@ def test_seeds_that_repeat_pushes_over_the_edge_are_refused() -> None:
     ("line", "strategy", "passes", "schedule"),
     [
         ("", "allreduce", None, None),
-        ("--passes 2", "pairwise", 2, "auto"),
-        ("--strategy pairwise", "pairwise", 1, "auto"),
+        ("--passes 2", "pairwise", 2, "ring"),
+        ("--strategy pairwise", "pairwise", 1, "ring"),
         ("--passes 1 --schedule random", "pairwise", 1, "random"),
     ],
 )
@@ -138,6 +138,12 @@ def test_passes_make_pairwise_the_default_strategy(
 ) -> None:
     (found,) = experiments(line)
     assert (found.strategy, found.passes, found.schedule) == (strategy, passes, schedule)
+
+
+def test_the_help_tells_the_schedule_that_is_taken_by_default() -> None:
+    (found,) = experiments("--strategy pairwise")
+    words = " ".join(make_parser().format_help().split())
+    assert re.search(rf"--schedule NAME [^-]*\(default: {found.schedule}\b", words)
 
 
 def test_in_a_list_passes_go_only_to_strategies_that_have_them() -> None:

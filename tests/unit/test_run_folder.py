@@ -57,7 +57,7 @@ def test_a_run_folder_is_never_made_twice(folder: RunFolder) -> None:
 def test_a_reader_sees_the_old_document_or_the_new_one_never_half(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     documents: list[dict[str, Any]] = [
-        {"version": version, "filling": [version] * 20_000} for version in range(2)
+        {"version": version, "filling": [version] * 5000} for version in range(2)
     ]
     write_json(path, documents[0])
     done = threading.Event()
@@ -73,7 +73,7 @@ def test_a_reader_sees_the_old_document_or_the_new_one_never_half(tmp_path: Path
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(read)
         try:
-            for turn in range(60):
+            for turn in range(40):
                 write_json(path, documents[turn % 2])
         finally:
             done.set()
