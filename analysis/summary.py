@@ -80,7 +80,6 @@ def _curve(events: list[Events]) -> list[dict[str, Any]]:
                 "epoch": scored["epoch"],
                 "accuracy": scored["accuracy"],
                 "loss": scored["loss"],
-                "consensus_distance": scored["consensus_distance"],
                 "sent_bytes": sent,
                 "seconds": round(elapsed, 4),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -144,4 +145,14 @@ class Summary:
     network_activity_sum: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        document: dict[str, Any] = _finite(dataclasses.asdict(self))
+        return document
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN or infinity: the loss of a run that diverged is null."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

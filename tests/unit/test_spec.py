@@ -136,6 +136,7 @@ def test_a_refused_value_is_one_line_that_names_its_field(
         (PAIRS, {"passes": MAX_WORKERS}),
         ({"strategy": "single"}, {"workers": 1}),
         ({**PAIRS, "schedule": "exponential"}, {"passes": 1}),
+        ({**PAIRS, "schedule": "exponential", "workers": 4}, {"passes": 3}),
     ],
 )
 def test_the_last_value_before_a_refusal_is_accepted(

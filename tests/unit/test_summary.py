@@ -364,6 +364,15 @@ def test_a_node_that_never_spoke_makes_its_own_numbers_unknown_and_no_others(
     assert summary.bytes["nodes"][0]["train_sent"] == 2 * 2660
 
 
+def test_sources_are_not_compared_where_a_node_did_not_reach_its_end(whole: RunFolder) -> None:
+    """What it sent after its last border nobody booked: that would look like a miscount."""
+    write_events(whole, 1, node_events(1)[:-1])
+    counters = summarise(whole, EXPERIMENT, "failed", "node1 ended").counters
+    assert counters is not None
+    assert (counters["kernel"], counters["docker"]) == (None, None)
+    assert counters["largest_difference"] is None
+
+
 def test_steps_of_an_epoch_that_did_not_end_do_not_thin_out_its_bytes(folder: RunFolder) -> None:
     """Killed after step 3: the bytes of two steps are booked, so two steps they must be shared by."""
     for rank in range(2):

@@ -39,6 +39,14 @@ def test_bytes_are_shown_with_three_digits(count: float, text: str) -> None:
     assert bytes_text(count) == text
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(87_160, "87.16 kB"), (87_509, "87.51 kB"), (999_949, "999.9 kB"), (999_951, "1.000 MB")],
+)
+def test_bytes_may_be_shown_with_four_digits(count: float, text: str) -> None:
+    assert bytes_text(count, digits=4) == text
+
+
 @given(some.floats(1000, 9.99e14))
 def test_bytes_are_shown_true_to_half_a_percent(count: float) -> None:
     number, unit = bytes_text(count).split(" ")
@@ -76,13 +84,16 @@ def test_rates_are_bits_of_which_a_byte_has_eight(bytes_per_second: float, text:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 ms"),
+        (0, "0.00 ms"),
         (0.000_12, "0.12 ms"),
         (0.0123, "12.3 ms"),
         (0.5, "500 ms"),
-        (1, "1 s"),
+        (1, "1.00 s"),
         (1.2345, "1.23 s"),
-        (59.96, "60 s"),
+        (59.96, "60.0 s"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.00 s"),
+        (1234, "1230 s"),
     ],
 )
 def test_seconds_are_shown_as_milliseconds_below_one(seconds: float, text: str) -> None:
