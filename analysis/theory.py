@@ -37,7 +37,8 @@ from fractions import Fraction
 from typing import NoReturn
 
 from cluster.units import bytes_text
-from workloads.groups import choose_schedule, groups, period
+from workloads.consensus import choose_schedule
+from workloads.groups import groups, period
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--passes", type=_passes, metavar="P[,P]", help="for pairwise (default: 1 to N-1)"
     )
-    parser.add_argument("--schedule", default="auto", help="for pairwise (default: auto)")
+    parser.add_argument("--schedule", default="ring", help="for pairwise (default: ring)")
     parser.add_argument("--seed", type=int, default=0, help="of the random schedule (default: 0)")
     parser.add_argument(
         "--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)"
@@ -286,8 +287,8 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
         rounds=rounds,
     )
     return (
-        f"{strategy:<12}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean):>12}"
-        f"{bytes_text(predicted.sent_max):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
+        f"{strategy:<12}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean, 4):>12}"
+        f"{bytes_text(predicted.sent_max, 4):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
     )
 
 

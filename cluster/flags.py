@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import types
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,15 +25,12 @@ GROUPS = {
     "cluster": "the cluster",
     "training": "the training",
 }
-LISTS = {"strategy": STRATEGIES, "schedule": SCHEDULES, "engine": ("auto", *ENGINES)}
-SINGLE_VALUED = ("engine", "interval", "seed")
-SCHEDULE_FACTS = {
-    "ring": "consecutive neighbours, shifted by one place each round",
-    "random": "a seeded shuffle cut into groups",
-    "exponential": "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
-    "grid": "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
-    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
+LISTS: dict[str, Iterable[str]] = {
+    "strategy": STRATEGIES,
+    "schedule": SCHEDULES,
+    "engine": ("auto", *ENGINES),
 }
+SINGLE_VALUED = ("engine", "interval", "seed")
 EXAMPLES = """\
 examples:
   ./measure.sh --workers 6 --passes 2              groups of three average their parameters
@@ -144,7 +142,7 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
 def _describe_choices() -> str:
     strategies = {name: facts.summary for name, facts in STRATEGIES.items()}
     lines = []
-    for title, choices in (("strategies", strategies), ("schedules", SCHEDULE_FACTS)):
+    for title, choices in (("strategies", strategies), ("schedules", SCHEDULES)):
         lines += [f"{title}:", *(f"  {name:<14}{text}" for name, text in choices.items()), ""]
     return "\n".join(lines) + "\n"
 

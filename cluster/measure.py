@@ -30,8 +30,8 @@ from cluster.results_table import print_table
 from cluster.run_folder import new_session
 from cluster.session import Session
 from cluster.spec import ENGINES, Experiment, SpecError
+from workloads.consensus import choose_schedule
 from workloads.data import DATASETS, DataError, prepare
-from workloads.groups import choose_schedule
 
 
 class Interrupted(KeyboardInterrupt):

@@ -14,7 +14,13 @@ SCHEMA = 1
 MAX_WORKERS = 256
 
 ENGINES = ("docker", "netns")
-SCHEDULES = ("ring", "random", "exponential", "grid", "auto")
+SCHEDULES = {
+    "ring": "consecutive neighbours, shifted by one place each round",
+    "random": "a seeded shuffle cut into groups",
+    "exponential": "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
+    "grid": "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
+    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
+}
 
 
 @dataclass(frozen=True)

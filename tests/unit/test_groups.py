@@ -10,18 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.groups import (
-    SCHEDULES,
-    Partition,
-    available,
-    choose_schedule,
-    cycle_length,
-    group_of,
-    groups,
-    main,
-    period,
-    plan,
-)
+from workloads.consensus import available, choose_schedule, main, plan
+from workloads.groups import SCHEDULES, Partition, cycle_length, group_of, groups, period
 
 SMALL = [(workers, schedule) for workers in range(2, 18) for schedule in SCHEDULES]
 
