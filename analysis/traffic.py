@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from cluster.records import PHASES, Counters, Sample, total
@@ -58,20 +59,24 @@ def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
     the square of the time and counts each byte again at every later reading. Zero is each counter's
     first reading, as the published clusters counted from their containers' start.
     """
-    chosen: dict[str, list[Sample]] = {}
+    series: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
-        chosen.setdefault(sample.source, []).append(sample)
-    readings = chosen.get("docker") or chosen.get("kernel")
-    if not readings:
+        series.setdefault(sample.source, {}).setdefault(sample.node, []).append(sample)
+    nodes = series.get("docker") or series.get("kernel")
+    if not nodes:
         return None
-    activity = 0
-    first: dict[str, Counters] = {}
-    due: dict[str, float] = {}
-    for sample in readings:
-        start = first.setdefault(sample.node, sample.counters)
-        # Half a millisecond of slack: samples are taken on a grid of their own.
-        if sample.t + 0.0005 >= due.get(sample.node, sample.t):
-            due[sample.node] = sample.t + interval_s
-            gone = span([start, sample.counters])
+    return sum(_activity(readings, interval_s) for readings in nodes.values())
+
+
+def _activity(readings: Sequence[Sample], interval_s: float) -> int:
+    """One node's: the reading nearest to each tick counts, for readings keep a pace of their own."""
+    gaps = [after.t - before.t for before, after in itertools.pairwise(readings)]
+    slack = median(gaps) / 2 if gaps else 0.0
+    activity, gone = 0, Counters()
+    due = readings[0].t
+    for before, sample in zip([readings[0], *readings], readings, strict=False):
+        gone += span([before.counters, sample.counters])
+        if sample.t >= due - slack:
             activity += gone.sent_bytes + gone.received_bytes
+            due = max(due + interval_s, sample.t - slack)
     return activity

@@ -66,7 +66,7 @@ class Collector:
         }
 
     def _poll(self, source: CounterSource) -> None:
-        pause = self._interval / source.every
+        pause = self._interval / source.per_interval
         due = time.monotonic() + pause
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             self._read(source)

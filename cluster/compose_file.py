@@ -44,7 +44,7 @@ def _node(
     rank: int, experiment: Experiment, run: RunFolder, image: str, user: str, data_folder: Path
 ) -> dict[str, Any]:
     node: dict[str, Any] = {
-        "extends": {"file": str(NODE_FILE), "service": "node"},
+        "extends": {"file": _path(NODE_FILE), "service": "node"},
         "image": image,
         "hostname": node_name(rank),
         "user": user,
@@ -55,8 +55,8 @@ def _node(
             "GRADWIRE_RECORD": "${GRADWIRE_RECORD:-0}",
         },
         "volumes": [
-            {"type": "bind", "source": str(run.path.parent), "target": SESSION},
-            {"type": "bind", "source": str(data_folder), "target": "/data", "read_only": True},
+            {"type": "bind", "source": _path(run.path.parent), "target": SESSION},
+            {"type": "bind", "source": _path(data_folder), "target": "/data", "read_only": True},
         ],
         "networks": ["cluster"],
         "labels": _labels(run),
@@ -64,6 +64,11 @@ def _node(
     if experiment.cpus is not None:
         node["cpus"] = experiment.cpus
     return node
+
+
+def _path(path: Path) -> str:
+    """Compose takes a single dollar for the start of a variable."""
+    return str(path).replace("$", "$$")
 
 
 def _labels(run: RunFolder) -> dict[str, str]:

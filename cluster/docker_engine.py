@@ -195,7 +195,7 @@ class DockerCluster:
     def __enter__(self) -> DockerCluster:
         environment = {
             **os.environ,
-            "GRADWIRE_RUNS": ":".join(path_in_node(run) for run in self.plan.runs),
+            "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             "GRADWIRE_RECORD": "1",
             "GRADWIRE_OWNER": _myself(),
         }

@@ -43,8 +43,8 @@ class CounterSource:
     """One independent way to read every node's counters: rank -> counters."""
 
     name: str
-    every: float
-    """Readings per interval of the experiment: 1 for the Docker API, 10 for the kernel."""
+    per_interval: float
+    """1 for the Docker API, 10 for the kernel."""
     read: Callable[[], dict[int, Counters]]
 
 

@@ -30,6 +30,7 @@ LISTS: dict[str, Iterable[str]] = {
     "schedule": SCHEDULES,
     "engine": ("auto", *ENGINES),
 }
+MOST_RUNS = 999
 SINGLE_VALUED = ("engine", "interval", "seed")
 EXAMPLES = """\
 examples:
@@ -114,6 +115,9 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
     for name in values["strategy"]:
         if name not in STRATEGIES:
             raise SpecError(f"unknown strategy {name!r}; there is: {', '.join(STRATEGIES)}")
+    for name in values["schedule"] or []:
+        if name not in SCHEDULES:
+            raise SpecError(f"unknown schedule {name!r}; there is: {', '.join(SCHEDULES)}")
     for name in ("passes", "schedule"):
         if values[name] and not any(STRATEGIES[s].has_passes for s in values["strategy"]):
             raise SpecError(
@@ -136,7 +140,17 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
             count = workers if facts.exchanges or alone else 1
             experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
             experiments[experiment] = None
-    return list(experiments)
+    if len(experiments) > MOST_RUNS:
+        raise SpecError(f"that makes {len(experiments):,} runs; a session has at most {MOST_RUNS}")
+    return _neighbours(list(experiments))
+
+
+def _neighbours(experiments: list[Experiment]) -> list[Experiment]:
+    """Runs that fit one cluster side by side, so that it is raised once; else in the order given."""
+    clusters: dict[object, list[Experiment]] = {}
+    for experiment in experiments:
+        clusters.setdefault(experiment.cluster, []).append(experiment)
+    return [experiment for group in clusters.values() for experiment in group]
 
 
 def _describe_choices() -> str:

@@ -71,9 +71,11 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     experiments = make_experiments(args, ENGINES[-1])
     _check_train_sizes(experiments)
     _check_output(args.output)
-    name = choose_engine(asked, experiments, progress)
-    experiments = [_settle(e, name, progress) for e in experiments]
+    name, reason = choose_engine(asked, experiments)
     data_folder = prepare(DATASETS["mnist"], args.data_dir, say=progress.say)
+    if asked == "auto":
+        progress.say(f"engine: {name} ({reason})")
+    experiments = [_settle(e, name, progress) for e in experiments]
 
     engine = open_engine(name, data_folder, progress)
     folder = _open(args.output)
@@ -94,23 +96,18 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     return 0 if all(summary.status == "completed" for summary in summaries) else 1
 
 
-def choose_engine(asked: str, experiments: list[Experiment], progress: Progress) -> str:
-    """The engine by name, checked; `auto` takes Docker when an engine answers, and says which."""
+def choose_engine(asked: str, experiments: list[Experiment]) -> tuple[str, str]:
+    """The engine, checked, and why: `auto` takes Docker when an engine answers, else namespaces."""
     cpus = next((e.cpus for e in experiments if e.cpus is not None), None)
     if asked == "netns":
-        netns_engine.check(cpus)
-        return asked
+        return asked, netns_engine.check(cpus)
     try:
-        docker_engine.check(max(e.workers for e in experiments))
+        return "docker", docker_engine.check(max(e.workers for e in experiments))
     except EngineUnavailable as missing:
         if asked == "docker":
             raise
         netns_engine.check(cpus)
-        progress.say(f"engine: namespaces ({missing.reason})")
-        return "netns"
-    if asked == "auto":
-        progress.say("engine: docker (an engine answers)")
-    return "docker"
+        return "netns", f"namespaces: {missing.reason}"
 
 
 def open_engine(name: str, data_folder: Path, progress: Progress) -> Engine:
@@ -178,7 +175,10 @@ def _check_train_sizes(experiments: list[Experiment]) -> None:
 
 def _check_output(output: Path) -> None:
     """Before anything is made: is there a folder that we may write to?"""
-    existing = next(p for p in [output.absolute(), *output.absolute().parents] if p.exists())
+    try:
+        existing = next(p for p in [output.absolute(), *output.absolute().parents] if p.exists())
+    except OSError as error:
+        raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
     if not existing.is_dir():
         raise SpecError(f"output {output}: {existing} is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):

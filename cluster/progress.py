@@ -50,7 +50,7 @@ class PlainProgress(Progress):
         self._experiment = experiment
         self._collector = collector
         self._last = time.monotonic()
-        self._loss = 0.0
+        self._loss: float | None = None
         self.say(
             f"{folder.name}: training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
         )
@@ -67,7 +67,7 @@ class PlainProgress(Progress):
                 rates = self._collector.sent_rates()
                 self.say(
                     f"  epoch {event['epoch']}/{self._experiment.epochs}"
-                    f"  loss {self._loss:.3f}  accuracy {event['accuracy']:.2%}"
+                    f"  loss {_loss(self._loss)}  accuracy {event['accuracy']:.2%}"
                     f"  traffic {bits_rate(sum(rates.values()))}"
                 )
 
@@ -134,7 +134,7 @@ class BarProgress(Progress):
                     rank,
                     completed=event["step"],
                     epoch=f"{event['epoch']}/{self._experiment.epochs}",
-                    loss=f"{event['loss']:.3f}",
+                    loss=_loss(event["loss"]),
                     rate=bits_rate(rates.get(rank, 0.0)),
                 )
         self._bars.refresh()
@@ -146,6 +146,11 @@ class BarProgress(Progress):
             self._bars = None
         if summary.status != "completed":
             self.say(f"{summary.run}: {summary.status}: {summary.error}")
+
+
+def _loss(value: float | None) -> str:
+    """A run that diverges has none."""
+    return "-" if value is None else f"{value:.3f}"
 
 
 def choose_progress(quiet: bool) -> Progress:

@@ -114,7 +114,8 @@ def event(kind: str, **values: Any) -> dict[str, Any]:
     end     counters: the last reading, all connections closed
     error   message: why this worker gave up
     """
-    return {"event": kind, "t": round(time.time(), 4), **values}
+    document: dict[str, Any] = _finite({"event": kind, "t": round(time.time(), 4), **values})
+    return document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,6 @@ def _finite(value: Any) -> Any:
     """JSON has no NaN or infinity: the loss of a run that diverged is null."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

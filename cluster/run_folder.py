@@ -8,7 +8,6 @@ runs/<session>/<run>/spec.json           written last before the start: its arri
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import secrets
@@ -95,14 +94,14 @@ class RunFolder:
         return [json.loads(line) for line in lines[:-1] if line]
 
     def read_samples(self) -> Iterator[Sample]:
+        """All whole lines, as with events."""
         if not self.samples.exists():
             return
-        with self.samples.open(newline="") as file:
-            rows = csv.reader(file)
-            next(rows, None)
-            for row in rows:
-                if len(row) == len(Sample.COLUMNS):
-                    yield Sample.from_row(row)
+        with self.samples.open() as file:
+            next(file, None)
+            for line in file:
+                if line.endswith("\n"):
+                    yield Sample.from_row(line.rstrip("\n").split(","))
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
@@ -113,11 +112,17 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def new_session(output: Path) -> Path:
-    """A folder of its own, also for two calls in the same second."""
+    """A folder of its own, also for many calls in the same second."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    session = output / f"{stamp}-{secrets.token_hex(2)}"
-    session.mkdir(parents=True)
-    return session
+    while True:
+        session = output / f"{stamp}-{secrets.token_hex(2)}"
+        try:
+            session.mkdir(parents=True)
+        except FileExistsError:
+            if not session.is_dir():
+                raise
+        else:
+            return session
 
 
 def find_runs(output: Path) -> list[RunFolder]:

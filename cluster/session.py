@@ -44,7 +44,7 @@ class Session:
         """All runs; one that fails does not stop the others."""
         runs = [(e, self._create(index, e)) for index, e in enumerate(experiments, 1)]
         summaries = []
-        for _, group in itertools.groupby(runs, key=lambda run: (run[0].workers, run[0].cpus)):
+        for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
             while remaining:
                 done = self._on_one_cluster(remaining)
@@ -89,6 +89,8 @@ class Session:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
             watch(experiment, folder, cluster, self.progress)
+        for source, reason in collector.failures.items():
+            self.progress.say(f"the counters of {source} were not always readable: {reason}")
         return self._close(experiment, folder, "completed", None)
 
     def _close(

@@ -6,14 +6,18 @@ Command line flags, spec.json and the worker's settings are all made from this o
 from __future__ import annotations
 
 import dataclasses
-import math
+import functools
 from dataclasses import dataclass, field
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 SCHEMA = 1
 MAX_WORKERS = 256
 
 ENGINES = ("docker", "netns")
+LAUNCHERS = ("torch",)
+DATASETS = ("mnist",)
+MODELS = ("mnist-cnn",)
 SCHEDULES = {
     "ring": "consecutive neighbours, shifted by one place each round",
     "random": "a seeded shuffle cut into groups",
@@ -90,6 +94,11 @@ class Experiment:
     launcher: str = "torch"
 
     def __post_init__(self) -> None:
+        for name in _kinds():
+            _typed(name, getattr(self, name))
+        _one_of("dataset", self.dataset, DATASETS)
+        _one_of("model", self.model, MODELS)
+        _one_of("launcher", self.launcher, LAUNCHERS)
         _one_of("strategy", self.strategy, STRATEGIES)
         _one_of("engine", self.engine, ENGINES)
         if self.schedule is not None:
@@ -151,8 +160,13 @@ class Experiment:
         return self.steps_per_epoch * self.epochs if facts.exchanges else 0
 
     @property
+    def cluster(self) -> tuple[object, ...]:
+        """What a run asks of its nodes; runs that ask for the same can share them."""
+        return (self.workers, self.cpus)
+
+    @property
     def label(self) -> str:
-        """Short, unique within a session but for the seed; used in folder names."""
+        """Short, for folder names, where a number makes it unique."""
         parts = [self.strategy, f"n{self.workers}"]
         if self.passes is not None:
             parts += [f"p{self.passes}", str(self.schedule)]
@@ -183,6 +197,24 @@ def _one_of(name: str, value: str, choices: Any) -> None:
         raise SpecError(f"unknown {name} {value!r}; there is: {', '.join(choices)}")
 
 
+def _typed(name: str, value: Any) -> None:
+    """Also for a spec.json that was edited by hand: a text is no number, and true is no 1."""
+    kinds = _kinds()[name]
+    if type(value) not in kinds:
+        wanted = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
+        raise SpecError(f"{name} must be of type {wanted}, not {value!r}")
+
+
+@functools.cache
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """Field -> the types it may have; a whole number will do for a float."""
+    kinds = {}
+    for name, hint in get_type_hints(Experiment).items():
+        allowed = get_args(hint) or (hint,)
+        kinds[name] = (*allowed, int) if float in allowed else allowed
+    return kinds
+
+
 def _between(name: str, value: float, low: float, high: float) -> None:
-    if not (math.isfinite(value) and low <= value <= high):
+    if not low <= value <= high:  # false for NaN too
         raise SpecError(f"{name} must be between {low:,} and {high:,}, not {value:,}")

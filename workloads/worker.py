@@ -1,7 +1,7 @@
 """The process on a node: python -m workloads.worker. Everything comes from the environment.
 
     RANK, MASTER_ADDR, MASTER_PORT   as torchrun sets them
-    GRADWIRE_RUNS                    run folders (or spec.json files), separated by ':', done in order
+    GRADWIRE_RUNS                    run folders, one a line, done in that order
     GRADWIRE_RECORD                  1: write events, log and model into the run folder; else print
     GRADWIRE_DATA                    the folder with the data set's files
 
@@ -42,7 +42,7 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings:
         try:
-            runs = os.environ["GRADWIRE_RUNS"].split(":")
+            runs = os.environ["GRADWIRE_RUNS"].splitlines()
             return cls(
                 rank=int(os.environ["RANK"]),
                 runs=tuple(RunFolder(Path(run)) for run in runs),

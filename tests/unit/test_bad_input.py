@@ -155,7 +155,8 @@ def test_output_where_one_may_not_write_is_refused(output: str, public_folder: P
         line = refusal_of([*someone, *measure_command("--output", output)], public_folder)
     finally:
         locked.chmod(0o700)
-    assert f"measure: output {output}: no permission" in line
+    assert line.startswith(f"measure: output {output}")
+    assert "permission" in line.lower()
 
 
 @pytest.mark.parametrize("engine", [["--engine", "netns"], []], ids=["named", "left to choose"])
@@ -222,7 +223,9 @@ ORDINARY_USER = (
 )
 """The one user namespace that is still allowed makes us user 1000; there is no other inside it."""
 
-ROOT_WITHOUT_RIGHTS = 'exec setpriv --bounding-set -sys_admin "$@"'
+ROOT_WITHOUT_RIGHTS = (
+    'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set -sys_admin "$@"'
+)
 
 
 @pytest.mark.parametrize("engine", ["netns", "auto"])
