@@ -107,7 +107,7 @@ def choose_engine(asked: str, experiments: list[Experiment]) -> tuple[str, str]:
         if asked == "docker":
             raise
         netns_engine.check(cpus)
-        return "netns", f"namespaces: {missing.reason}"
+        return "netns", f"Linux namespaces, since {missing.reason}"
 
 
 def open_engine(name: str, data_folder: Path, progress: Progress) -> Engine:
