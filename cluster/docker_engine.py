@@ -185,6 +185,7 @@ class DockerCluster:
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
         self._looked = 0.0
+        self._stats: Any = None
 
     @property
     def sources(self) -> tuple[CounterSource, ...]:
@@ -234,9 +235,9 @@ class DockerCluster:
         _down(self.project)
 
     def _find_containers(self) -> None:
-        self._client = client()
+        docker = client()
         filters = {"label": f"{PROJECT_LABEL}={self.project}"}
-        for container in self._client.containers.list(all=True, filters=filters):
+        for container in docker.containers.list(all=True, filters=filters):
             rank = int(container.labels[SERVICE_LABEL].removeprefix("node"))
             self._containers[rank] = container
             process = container.attrs["State"]["Pid"]
@@ -271,9 +272,11 @@ class DockerCluster:
 
     def read_api(self) -> dict[int, Counters]:
         """One-shot: without it each call waits for a second reading, almost two seconds."""
+        if self._stats is None:
+            self._stats = client().api  # of its own: this is called from the collector's thread
         readings = {}
         for rank, container in self._containers.items():
-            stats = self._client.api.stats(container.id, stream=False, one_shot=True)
+            stats = self._stats.stats(container.id, stream=False, one_shot=True)
             networks = stats.get("networks")
             if networks:
                 readings[rank] = total(
