@@ -36,7 +36,7 @@ def summarise(
         spec=experiment.to_json(),
         model_bytes=model_bytes,
         steps=done,
-        rounds=done if experiment.rounds else 0,
+        rounds=_rounds(experiment, done),
         epochs=len([e for e in events[0] if e["event"] == "epoch"]),
         samples_seen=done * experiment.batch_size,
         accuracy=result["accuracy"] if result else None,
@@ -45,7 +45,7 @@ def summarise(
         consensus_distance=result["consensus_distance"] if result else None,
         curve=_curve(events),
         bytes=_bytes(phases),
-        per_step=_per_step(experiment, phases, _booked_steps(events), model_bytes),
+        per_step=_per_step(experiment, phases, _finished_epochs(events), model_bytes),
         counters=_counters(phases, samples if ended else []),
         seconds=_seconds(events, steps),
         network_activity_sum=traffic.activity_sum(samples, 1.0),
@@ -118,33 +118,40 @@ def _bytes(phases: Sequence[dict[str, Counters]]) -> dict[str, Any]:
     }
 
 
-def _booked_steps(events: list[Events]) -> int:
-    """Steps whose bytes are booked: those of epochs that every node finished."""
-    finished = min(
-        sum(e["event"] == "phase" and e["phase"] == "evaluate" for e in one) for one in events
-    )
-    return sum(e["event"] == "step" and e["epoch"] <= finished for e in events[0])
+def _rounds(experiment: Experiment, steps: int) -> int:
+    """Exchanges in so many steps; an epoch ends with one, also when it is not a whole number."""
+    if not experiment.rounds:
+        return 0
+    epochs, rest = divmod(steps, experiment.steps_per_epoch)
+    return epochs * experiment.rounds_per_epoch + rest // experiment.local_steps
+
+
+def _finished_epochs(events: list[Events]) -> int:
+    """Epochs whose bytes are booked on every node."""
+    return min(len([e for e in one if e.get("phase") == "evaluate"]) for one in events)
 
 
 def _per_step(
     experiment: Experiment,
     phases: Sequence[dict[str, Counters]],
-    steps: int,
+    epochs: int,
     model_bytes: int | None,
 ) -> dict[str, Any]:
     """Payload sent per worker and step, beside what theory says."""
+    steps, rounds = epochs * experiment.steps_per_epoch, epochs * experiment.rounds_per_epoch
     if steps == 0 or model_bytes is None:
         return dict.fromkeys(("sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"))
     measured = [node["train"].sent_payload / steps for node in phases]
-    predicted = theory.sent_per_round(
+    per_round = theory.sent_per_round(
         experiment.strategy,
         workers=experiment.workers,
         model_bytes=model_bytes,
         passes=experiment.passes,
         schedule=experiment.schedule,
         seed=experiment.seed,
-        rounds=steps,
+        rounds=max(rounds, 1),
     )
+    predicted = [sent * rounds / steps for sent in per_round]
     return {
         "sent_mean": round(fmean(measured), 1),
         "sent_max": round(max(measured), 1),

@@ -19,6 +19,13 @@ added up, and reach g-1 of them again as a sum.
 
     single       nobody to talk to: 0
     allreduce    one ring of everybody, g = N: 2(N-1)/N M, rising from M at N = 2 towards 2M
+    ring         the same, and so is a round of local-sgd
+    allgather    everyone's M must reach N-1 others: (N-1) M, whichever way they travel
+    gather-scatter    a leaf sends its M to the root and gets the mean: M each way; the root has N-1
+                 leaves: (N-1) M each way. On average 2(N-1)/N M, as on a ring
+    reduce-broadcast  along a binomial tree: rank r hangs below r without its lowest binary 1. A sum
+                 of M goes up each edge and the mean down, so a rank sends M for each edge it has.
+                 N-1 edges with two ends: 2(N-1)/N M on average; the root has log2 N, rounded up
     pairwise     a ring in every group of a round: 2(g-1)/g M for each member of a group of g, so
                  2P/(P+1) M in a full group of P+1, less in a smaller last group, 0 for a worker
                  alone. Ranks differ where groups do, so this follows the schedule round by round.
@@ -189,10 +196,33 @@ def _smaller_groups(setting: Setting, passes: int, schedule: str) -> list[Counte
     return counted
 
 
+def _allgather(setting: Setting) -> Prediction:
+    everybody_else = Fraction((setting.workers - 1) * setting.model_bytes)
+    return _both_ways([everybody_else] * setting.workers)
+
+
+def _gather_scatter(setting: Setting) -> Prediction:
+    leaves = setting.workers - 1
+    sent = [leaves * setting.model_bytes] + [setting.model_bytes] * leaves
+    return _both_ways(map(Fraction, sent))
+
+
+def _reduce_broadcast(setting: Setting) -> Prediction:
+    """Rank r hangs below r without its lowest 1, and sends to its children what it got from there."""
+    children = Counter(rank & (rank - 1) for rank in range(1, setting.workers))
+    links = [children[rank] + (rank > 0) for rank in range(setting.workers)]
+    return _both_ways(Fraction(count * setting.model_bytes) for count in links)
+
+
 STRATEGIES: dict[str, Callable[[Setting], Prediction]] = {
     "single": _single,
     "allreduce": _allreduce,
+    "ring": _allreduce,
+    "allgather": _allgather,
+    "gather-scatter": _gather_scatter,
+    "reduce-broadcast": _reduce_broadcast,
     "pairwise": _pairwise,
+    "local-sgd": _allreduce,
 }
 
 
@@ -263,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _table(args: argparse.Namespace) -> Iterator[str]:
     yield f"N = {args.workers} workers, M = {args.model_bytes:,} bytes"
     yield ""
-    yield f"{'strategy':<12}{'passes':>6}  {'schedule':<12}{'sent':>12}{'busiest':>12}{'x M':>9}"
+    yield f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>12}{'busiest':>12}{'x M':>9}"
     for strategy in STRATEGIES:
         if strategy != "pairwise":
             yield _line(args, strategy, None)
@@ -287,7 +317,7 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
         rounds=rounds,
     )
     return (
-        f"{strategy:<12}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean, 4):>12}"
+        f"{strategy:<18}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean, 4):>12}"
         f"{bytes_text(predicted.sent_max, 4):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
     )
 

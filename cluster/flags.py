@@ -134,6 +134,10 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
         chosen = dict(values)
         chosen["passes"] = (values["passes"] or [1]) if facts.has_passes else None
         chosen["schedule"] = (values["schedule"] or ["ring"]) if facts.has_passes else None
+        if facts.exchanges or alone:
+            chosen["local_steps"] = values["local_steps"] or [facts.local_steps]
+        else:
+            chosen["local_steps"] = None
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
             knobs = dict(zip(names, combination, strict=True))

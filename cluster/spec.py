@@ -34,15 +34,22 @@ class StrategyFacts:
     summary: str
     has_passes: bool = False
     exchanges: bool = True
+    local_steps: int = 1
+    """The default of --local-steps."""
 
 
 STRATEGIES: dict[str, StrategyFacts] = {
     "single": StrategyFacts("one worker, no exchange: the baseline", exchanges=False),
-    "allreduce": StrategyFacts("ring all-reduce of the gradients, every step"),
+    "allreduce": StrategyFacts("ring all-reduce of the gradients"),
+    "ring": StrategyFacts("the same ring written out with send and receive, for teaching"),
+    "allgather": StrategyFacts("everyone gets every gradient and averages for itself"),
+    "gather-scatter": StrategyFacts("gather to a root, average there, send the mean back"),
+    "reduce-broadcast": StrategyFacts("add up a tree to a root, send the mean down the tree"),
     "pairwise": StrategyFacts(
         "groups of passes+1 neighbours average their parameters after a local update",
         has_passes=True,
     ),
+    "local-sgd": StrategyFacts("all-reduce of the parameters every few local steps", local_steps=8),
 }
 
 
@@ -72,6 +79,13 @@ class Experiment:
         "strategy",
         "who meets whom in a round of pairwise (default: ring; auto chooses by consensus per byte)",
         "NAME",
+    )
+    local_steps: int = _knob(
+        1,
+        "strategy",
+        "steps between two exchanges: gradients are accumulated, parameters trained on locally"
+        " (default: 1; 8 for local-sgd)",
+        "H",
     )
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
     train_size: int = _knob(6000, "training", "training images, all workers together", "IMAGES")
@@ -105,6 +119,7 @@ class Experiment:
             _one_of("schedule", self.schedule, SCHEDULES)
         _between("workers", self.workers, 1, MAX_WORKERS)
         _between("epochs", self.epochs, 1, 100_000)
+        _between("local_steps", self.local_steps, 1, 100_000)
         _between("train_size", self.train_size, 1, 10**9)
         _between("batch_size", self.batch_size, 1, 10**9)
         _between("seed", self.seed, 0, 2**31 - 1)
@@ -128,6 +143,10 @@ class Experiment:
         if not facts.exchanges and self.workers != 1:
             raise SpecError(
                 f"strategy {self.strategy} has one worker, not {self.workers}: use --workers 1"
+            )
+        if not facts.exchanges and self.local_steps != 1:
+            raise SpecError(
+                f"local_steps does not apply to strategy {self.strategy}, which exchanges nothing"
             )
         if not facts.has_passes:
             for name in ("passes", "schedule"):
@@ -156,8 +175,14 @@ class Experiment:
     @property
     def rounds(self) -> int:
         """Exchanges in the whole run."""
-        facts = STRATEGIES[self.strategy]
-        return self.steps_per_epoch * self.epochs if facts.exchanges else 0
+        return self.rounds_per_epoch * self.epochs
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        """One every local_steps, and one for an incomplete rest at the end of the epoch."""
+        if not STRATEGIES[self.strategy].exchanges:
+            return 0
+        return -(-self.steps_per_epoch // self.local_steps)
 
     @property
     def cluster(self) -> tuple[object, ...]:
@@ -170,6 +195,8 @@ class Experiment:
         parts = [self.strategy, f"n{self.workers}"]
         if self.passes is not None:
             parts += [f"p{self.passes}", str(self.schedule)]
+        if self.local_steps > 1:
+            parts.append(f"h{self.local_steps}")
         return "-".join(parts)
 
     def to_json(self) -> dict[str, Any]:

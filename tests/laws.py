@@ -14,6 +14,7 @@ MATRIX = [
     # workers, flags, expected runs
     (6, ("--strategy", "allreduce,pairwise", "--passes", "1,2,5"), 4),
     (5, ("--passes", "1,3"), 2),
+    (4, ("--strategy", "ring,allgather,gather-scatter,reduce-broadcast,local-sgd"), 5),
 ]
 
 
@@ -35,6 +36,8 @@ def summary_is_true(summary: dict[str, Any], engine: str) -> None:
     small_message = summary["model_bytes"] < 100_000
     tolerance = 0.03 if small_message else 0.02
     assert summary["per_step"]["ratio"] == pytest.approx(1, abs=tolerance), name
+    busiest = summary["per_step"]["sent_max"] / summary["per_step"]["predicted_max"]
+    assert busiest == pytest.approx(1, abs=tolerance), name
 
     sources = {"worker", "kernel", "docker"} if engine == "docker" else {"worker", "kernel"}
     counters = summary["counters"]

@@ -42,5 +42,7 @@ class Sgd:
         self.velocity = torch.zeros_like(flat.parameters)
 
     def step(self) -> None:
+        """Update, and clear the gradients for the next step to add to."""
         self.velocity.mul_(self.momentum).add_(self.flat.gradients)
         self.flat.parameters.add_(self.velocity, alpha=-self.lr)
+        self.flat.gradients.zero_()

@@ -12,10 +12,9 @@ Every member ends with the same bits, since each chunk's mean is computed once.
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-_scratch: dict[tuple[int, torch.dtype], Tensor] = {}
+from workloads.messages import kept_buffer, swap
 
 
 def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int) -> None:
@@ -27,41 +26,25 @@ def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int) -> None:
     place = members.index(rank)
     right, left = members[(place + 1) % size], members[(place - 1) % size]
     chunks = _cut(flat, size)
-    incoming = _buffer(chunks[0])
+    incoming = kept_buffer("ring", chunks[0].numel(), flat.dtype)
 
     for hop in range(size - 1):
         outgoing, target = chunks[(place - hop) % size], chunks[(place - hop - 1) % size]
         received = incoming[: target.numel()]
-        _swap(outgoing, right, received, left)
+        swap(outgoing, right, received, left)
         target.add_(received)
     chunks[(place + 1) % size].div_(size)
     for hop in range(size - 1):
-        _swap(chunks[(place + 1 - hop) % size], right, chunks[(place - hop) % size], left)
+        swap(chunks[(place + 1 - hop) % size], right, chunks[(place - hop) % size], left)
 
 
 def _average_pair(flat: Tensor, partner: int) -> None:
     """One message each way: a + b is the same on both sides, so both end with the same bits."""
-    theirs = _buffer(flat)
-    _swap(flat, partner, theirs, partner)
+    theirs = kept_buffer("pair", flat.numel(), flat.dtype)
+    swap(flat, partner, theirs, partner)
     flat.add_(theirs).mul_(0.5)
-
-
-def _swap(outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
-    receiving = dist.irecv(incoming, source) if incoming.numel() else None
-    sending = dist.isend(outgoing, to) if outgoing.numel() else None
-    for handle in (sending, receiving):
-        if handle is not None:
-            handle.wait()
 
 
 def _cut(flat: Tensor, parts: int) -> list[Tensor]:
     """Exactly `parts` chunks, the first ones longest; some are empty in a tiny tensor."""
     return list(torch.tensor_split(flat, parts))
-
-
-def _buffer(like: Tensor) -> Tensor:
-    """Kept between rounds: nothing is allocated in the steady state."""
-    key = (like.numel(), like.dtype)
-    if key not in _scratch:
-        _scratch[key] = torch.empty(like.numel(), dtype=like.dtype)
-    return _scratch[key]

@@ -57,7 +57,8 @@ def train(
     )
     _join(spec, rank)
 
-    step = 0
+    step = rounds = 0
+    pending = 0  # steps since the last exchange
     score = None
     for epoch in range(1, spec.epochs + 1):
         batches = train_batches(
@@ -70,28 +71,38 @@ def train(
             seed=spec.seed,
         )
         _enter(log, "train", epoch, spec.workers)
-        for _ in range(spec.steps_per_epoch):
+        for index in range(1, spec.steps_per_epoch + 1):
             started = time.perf_counter()
             inputs, labels = next(batches)
             fed = time.perf_counter()
 
-            flat.gradients.zero_()
             loss = functional.cross_entropy(model(inputs), labels)
             loss.backward()
             loss = loss.detach()
             computed = time.perf_counter()
 
-            this_round = Round(spec, rank, step)
-            if strategy.averages == "gradients":
+            step += 1
+            pending += 1
+            due = pending == spec.local_steps or index == spec.steps_per_epoch
+            this_round = Round(spec, rank, rounds)
+            if strategy.averages == "parameters":
+                optimizer.step()
+                computed = time.perf_counter()
+                if due:
+                    strategy.exchange(flat.parameters, this_round)
+                exchanged = time.perf_counter()
+            elif due:
+                if pending > 1:
+                    flat.gradients.div_(pending)
+                computed = time.perf_counter()
                 strategy.exchange(flat.gradients, this_round)
                 exchanged = time.perf_counter()
                 optimizer.step()
             else:
-                optimizer.step()
-                computed = time.perf_counter()
-                strategy.exchange(flat.parameters, this_round)
-                exchanged = time.perf_counter()
-            step += 1
+                exchanged = computed
+            if due:
+                pending = 0
+                rounds += 1
             done = time.perf_counter()
             log.write(
                 "step",
@@ -134,7 +145,7 @@ def train(
         consensus_distance=score.consensus_distance,
         samples_seen=step * spec.batch_size,
         steps=step,
-        rounds=spec.rounds,
+        rounds=rounds,
     )
     log.write("end", counters=read_node_counters().values())
 

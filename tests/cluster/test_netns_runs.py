@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,15 +48,29 @@ def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
 def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> None:
     """20 steps on the same samples; parameters agree to 1e-5."""
     common = (*NETNS, "--epochs", "1", "--train-size", "1920", "--output", str(tmp_path))
-    many = measure(*common, "--workers", "4", "--batch-size", "24")
-    single = measure(*common, "--strategy", "single", "--batch-size", "96")
-    models = []
-    for summary in (one(many), one(single)):
-        assert summary["steps"] == 20
-        path = tmp_path / summary["session"] / summary["run"] / "model" / "consensus.pt"
-        models.append(torch.load(path))
-    for name, parameter in models[0].items():
-        assert torch.allclose(parameter, models[1][name], rtol=0, atol=1e-5), name
+    many = one(measure(*common, "--workers", "4", "--batch-size", "24"))
+    single = one(measure(*common, "--strategy", "single", "--batch-size", "96"))
+    assert many["steps"] == single["steps"] == 20
+    _same_model(tmp_path, many, single)
+
+
+def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -> None:
+    common = (*NETNS, "--workers", "2", "--epochs", "1", "--train-size", "1920")
+    common = (*common, "--output", str(tmp_path))
+    accumulated = one(measure(*common, "--batch-size", "32", "--local-steps", "3"))
+    larger = one(measure(*common, "--batch-size", "96"))
+    assert (accumulated["steps"], accumulated["rounds"]) == (30, 10)
+    assert (larger["steps"], larger["rounds"]) == (10, 10)
+    _same_model(tmp_path, accumulated, larger)
+
+
+def test_the_rest_of_an_epoch_is_exchanged_too(tmp_path: Path) -> None:
+    flags = ("--workers", "2", "--epochs", "2", "--train-size", "640", "--batch-size", "32")
+    flags = (*flags, "--strategy", "local-sgd", "--local-steps", "4", "--output", str(tmp_path))
+    summary = one(measure(*NETNS, *flags))
+    assert (summary["steps"], summary["rounds"]) == (20, 6)
+    assert summary["consensus_distance"] < 1e-6
+    laws.summary_is_true(summary, "netns")
 
 
 def test_a_single_worker_sends_nothing(tmp_path: Path) -> None:
@@ -194,3 +209,11 @@ def _worker_processes(output: Path) -> list[int]:
         names[process], parents[process] = name, int(fields.split()[1])
     workers = [p for p, name in names.items() if names.get(parents[p]) == name != "python"]
     return sorted(workers, key=lambda process: names[process])
+
+
+def _same_model(output: Path, *summaries: dict[str, Any]) -> None:
+    """The parameters at the end agree to 1e-5."""
+    runs = [output / summary["session"] / summary["run"] for summary in summaries]
+    first, second = (torch.load(run / "model" / "consensus.pt") for run in runs)
+    for name, parameter in first.items():
+        assert torch.allclose(parameter, second[name], rtol=0, atol=1e-5), name

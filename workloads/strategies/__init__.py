@@ -13,7 +13,16 @@ from typing import Literal
 
 from torch import Tensor
 
-from workloads.strategies import allreduce, pairwise, single
+from workloads.strategies import (
+    allgather,
+    allreduce,
+    gather_scatter,
+    local_sgd,
+    pairwise,
+    reduce_broadcast,
+    ring,
+    single,
+)
 from workloads.strategies.round import Round
 
 Exchange = Callable[[Tensor, Round], None]
@@ -28,7 +37,12 @@ class Strategy:
 STRATEGIES: dict[str, Strategy] = {
     "single": Strategy("gradients", single.exchange),
     "allreduce": Strategy("gradients", allreduce.exchange),
+    "ring": Strategy("gradients", ring.exchange),
+    "allgather": Strategy("gradients", allgather.exchange),
+    "gather-scatter": Strategy("gradients", gather_scatter.exchange),
+    "reduce-broadcast": Strategy("gradients", reduce_broadcast.exchange),
     "pairwise": Strategy("parameters", pairwise.exchange),
+    "local-sgd": Strategy("parameters", local_sgd.exchange),
 }
 
 __all__ = ["STRATEGIES", "Exchange", "Round", "Strategy"]
