@@ -55,8 +55,8 @@ def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> No
 
 
 def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -> None:
-    common = (*NETNS, "--workers", "2", "--epochs", "1", "--train-size", "1920")
-    common = (*common, "--output", str(tmp_path))
+    sizes = ("--workers", "2", "--epochs", "1", "--train-size", "1920")
+    common = (*NETNS, *sizes, "--output", str(tmp_path))
     accumulated = one(measure(*common, "--batch-size", "32", "--local-steps", "3"))
     larger = one(measure(*common, "--batch-size", "96"))
     assert (accumulated["steps"], accumulated["rounds"]) == (30, 10)
@@ -65,9 +65,9 @@ def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -
 
 
 def test_the_rest_of_an_epoch_is_exchanged_too(tmp_path: Path) -> None:
-    flags = ("--workers", "2", "--epochs", "2", "--train-size", "640", "--batch-size", "32")
-    flags = (*flags, "--strategy", "local-sgd", "--local-steps", "4", "--output", str(tmp_path))
-    summary = one(measure(*NETNS, *flags))
+    sizes = ("--workers", "2", "--epochs", "2", "--train-size", "640", "--batch-size", "32")
+    flags = ("--strategy", "local-sgd", "--local-steps", "4", "--output", str(tmp_path))
+    summary = one(measure(*NETNS, *sizes, *flags))
     assert (summary["steps"], summary["rounds"]) == (20, 6)
     assert summary["consensus_distance"] < 1e-6
     laws.summary_is_true(summary, "netns")
