@@ -11,6 +11,18 @@ import pandas as pd
 from cluster.records import SCHEMA
 from cluster.run_folder import RunFolder
 
+KNOBS: dict[str, tuple[str, str]] = {
+    "local_steps": ("spec.local_steps", "Int64"),
+    "epochs": ("spec.epochs", "Int64"),
+    "train_size": ("spec.train_size", "Int64"),
+    "batch_size": ("spec.batch_size", "Int64"),
+    "lr": ("spec.lr", "float64"),
+    "momentum": ("spec.momentum", "float64"),
+    "cpus": ("spec.cpus", "float64"),
+    "seed": ("spec.seed", "Int64"),
+}
+"""What runs may differ in beside strategy and workers. An older run may lack one."""
+
 COLUMNS: dict[str, tuple[str, str]] = {
     "session": ("session", "str"),
     "run": ("run", "str"),
@@ -20,8 +32,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "workers": ("spec.workers", "Int64"),
     "passes": ("spec.passes", "Int64"),
     "schedule": ("spec.schedule", "str"),
-    "epochs": ("spec.epochs", "Int64"),
-    "seed": ("spec.seed", "Int64"),
+    **KNOBS,
     "engine": ("spec.engine", "str"),
     "accuracy": ("accuracy", "float64"),
     "loss": ("loss", "float64"),
@@ -108,6 +119,9 @@ def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
         value = document
         for key in path.split("."):
             if value is None and name not in NEVER_NULL:
+                break
+            if isinstance(value, dict) and key not in value and name in KNOBS:
+                value = None
                 break
             if not isinstance(value, dict) or key not in value:
                 raise ValueError(f"it has no {path}")

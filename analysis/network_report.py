@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.figures import accuracy_against_bytes
-from analysis.load import Runs, load_runs
+from analysis.load import KNOBS, Runs, load_runs
 from analysis.page import Row, render
 from cluster.records import HEADER_BYTES
 from cluster.run_folder import RunFolder, find_runs
@@ -61,14 +61,21 @@ CAPTION = (
 )
 
 
-def label(run: pd.Series[Any]) -> str:
+def differing(runs: pd.DataFrame) -> list[str]:
+    """The knobs that tell these runs apart."""
+    readable = runs[runs["strategy"].notna()]
+    return [knob for knob in KNOBS if readable[knob].nunique(dropna=False) > 1]
+
+
+def label(run: pd.Series[Any], knobs: Sequence[str]) -> str:
     """What was run, in words; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):
         return str(run["run"])
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
     workers = f"{run['workers']} worker{'s' * (run['workers'] != 1)}"
     passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
-    return ", ".join([run["strategy"] + schedule, workers, *passes])
+    others = [f"{k.replace('_', ' ')} {run[k]:g}" for k in knobs if not pd.isna(run[k])]
+    return ", ".join([run["strategy"] + schedule, workers, *passes, *others])
 
 
 def cells(run: pd.Series[Any]) -> list[str]:
@@ -105,11 +112,12 @@ def print_table(runs: pd.DataFrame, console: Console) -> None:
 
 def write_report(runs: Runs, output: Path) -> None:
     labels, rows = [], []
+    knobs = differing(runs.table)
     for _, run in runs.table.iterrows():
-        labels.append(label(run))
+        labels.append(label(run, knobs))
         place = f"{run['session']}/{run['run']}"
         where = place if pd.isna(run["engine"]) else f"{run['engine']} {place}"
-        rows.append(Row(label(run), where, cells(run), problem(run)))
+        rows.append(Row(labels[-1], where, cells(run), problem(run)))
     page = render(
         title="gradwire network report",
         sentence=SENTENCE,

@@ -15,17 +15,25 @@ DASH = "-"
 
 
 def print_table(summaries: Sequence[Summary], console: Console) -> None:
+    knobs = differing([summary.spec for summary in summaries])
     table = Table(title="sent per worker and step, payload", title_justify="left", box=None)
-    for heading in ("strategy", "workers", "passes", "accuracy"):
-        table.add_column(heading, justify="left" if heading == "strategy" else "right")
-    for heading in ("sent", "predicted", "ratio", "sent in all", "per step", "status"):
-        table.add_column(heading, justify="left" if heading == "status" else "right")
+    headings = ("strategy", "workers", "passes", *(knob.replace("_", " ") for knob in knobs))
+    results = ("accuracy", "sent", "predicted", "ratio", "sent in all", "per step", "status")
+    for heading in (*headings, *results):
+        table.add_column(heading, justify="left" if heading in ("strategy", "status") else "right")
     for summary in summaries:
-        table.add_row(*row(summary), style=None if summary.status == "completed" else "red")
+        style = None if summary.status == "completed" else "red"
+        table.add_row(*row(summary, knobs), style=style)
     console.print(table)
 
 
-def row(summary: Summary) -> list[str]:
+def differing(specs: Sequence[dict[str, Any]]) -> list[str]:
+    """Knobs in which these runs differ, beside the ones that every row shows."""
+    shown = ("strategy", "schedule", "workers", "passes", "engine")
+    return [k for k in specs[0] if k not in shown and any(s[k] != specs[0][k] for s in specs)]
+
+
+def row(summary: Summary, knobs: Sequence[str]) -> list[str]:
     spec = summary.spec
     per_step = summary.per_step or {}
     seconds = summary.seconds or {}
@@ -35,6 +43,7 @@ def row(summary: Summary) -> list[str]:
         strategy,
         str(spec["workers"]),
         _show(spec["passes"], str),
+        *(_show(spec[knob], lambda value: f"{value:g}") for knob in knobs),
         _show(summary.accuracy, lambda value: f"{value:.2%}"),
         _show(per_step.get("sent_mean"), bytes_text),
         _show(per_step.get("predicted_mean"), bytes_text),
