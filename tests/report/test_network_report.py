@@ -44,6 +44,25 @@ def change(session: Path, **values: Any) -> None:
 # -------------------------------------------------------------------------------------- the numbers
 
 
+def test_runs_that_differ_in_a_knob_are_told_apart(session: Path, tmp_path: Path) -> None:
+    spec = summary(ALLREDUCE)["spec"]
+    shutil.copytree(session / ALLREDUCE, session / "003-other")
+    other = summary(ALLREDUCE) | {"run": "003-other", "spec": spec | {"lr": 0.25}}
+    (session / "003-other" / "summary.json").write_text(json.dumps(other))
+    assert main([str(session), "--output", str(tmp_path / "report")]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "allreduce, 3 workers, lr 0.05" in page
+    assert "allreduce, 3 workers, lr 0.25" in page
+
+
+def test_a_run_older_than_a_knob_is_still_read(session: Path) -> None:
+    spec = {k: v for k, v in summary(ALLREDUCE)["spec"].items() if k != "local_steps"}
+    change(session, spec=spec)
+    table = load_runs(find_runs(session)).table
+    assert list(table["status"]) == ["completed", "completed"]
+    assert pd.isna(table["local_steps"].iloc[0])
+
+
 def test_a_row_holds_the_numbers_of_its_summary() -> None:
     runs = load_runs(find_runs(SESSION))
     assert list(runs.table["run"]) == [ALLREDUCE, PAIRWISE]
@@ -53,7 +72,8 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
         assert row.astype(object).where(row.notna(), None).to_dict() == {
             **{name: one[name] for name in ("session", "run", "status", "error")},
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
-            **{name: spec[name] for name in ("epochs", "seed", "engine")},
+            **{name: spec[name] for name in ("engine", "local_steps", "epochs", "train_size")},
+            **{name: spec[name] for name in ("batch_size", "lr", "momentum", "cpus", "seed")},
             **{name: one[name] for name in ("accuracy", "loss", "model_bytes", "steps")},
             "sent_per_step_bytes": per_step["sent_mean"],
             "predicted_per_step_bytes": per_step["predicted_mean"],
