@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cluster import presets
 from cluster.spec import (
     ENGINES,
     SCHEDULES,
@@ -37,6 +38,7 @@ examples:
   ./measure.sh --workers 6 --passes 2              groups of three average their parameters
   ./measure.sh --workers 2,4,8                     a sweep: one all-reduce run for each size
   ./measure.sh --workers 6 --strategy allreduce,pairwise --passes 1,2 --repeat 3
+  ./measure.sh --preset frugal                     all-reduce's accuracy for a tenth of its bytes
   ./measure.sh --doctor                            what this machine can do
 
 Most options take a list, comma separated; the runs are all combinations, and runs on equal nodes
@@ -67,6 +69,12 @@ def make_parser() -> argparse.ArgumentParser:
             groups[field.metadata["group"]].add_argument(
                 _flag(field.name), metavar=field.metadata["unit"], help=_help(field)
             )
+    groups["strategy"].add_argument(
+        "--preset",
+        metavar="NAME",
+        help=f"a ready-made set of runs: {', '.join(presets.names())};"
+        " flags beside it go for all of them",
+    )
     groups["training"].add_argument(
         "--repeat",
         metavar="K",
@@ -99,7 +107,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
-    """All combinations, by workers first so that neighbours can share a cluster."""
+    """All runs that were asked for; those that fit one cluster stand side by side."""
+    runs = [run for flags in presets.expand(args) for run in _combinations(flags, engine)]
+    if len(runs) > MOST_RUNS:
+        raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
+    return _neighbours(list(dict.fromkeys(runs)))
+
+
+def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
+    """All combinations of the value lists."""
     values: dict[str, Any] = {
         field.name: _values(field, getattr(args, field.name))
         for field in dataclasses.fields(Experiment)
@@ -144,9 +160,7 @@ def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
             count = workers if facts.exchanges or alone else 1
             experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
             experiments[experiment] = None
-    if len(experiments) > MOST_RUNS:
-        raise SpecError(f"that makes {len(experiments):,} runs; a session has at most {MOST_RUNS}")
-    return _neighbours(list(experiments))
+    return list(experiments)
 
 
 def _neighbours(experiments: list[Experiment]) -> list[Experiment]:

@@ -21,7 +21,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from analysis.summary import summarise
-from cluster import docker_engine, doctor, environment, netns_engine
+from cluster import docker_engine, doctor, environment, netns_engine, presets
 from cluster.engine import Engine, EngineError, EngineUnavailable
 from cluster.flags import make_experiments, make_parser
 from cluster.progress import Progress, choose_progress
@@ -65,6 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     progress = choose_progress(args.quiet)
+    if args.preset is not None:
+        progress.say(f"preset {args.preset}: {presets.title(args.preset)}")
     asked = args.engine if args.engine is not None else "auto"
     if asked not in ("auto", *ENGINES):
         raise SpecError(f"unknown engine {asked!r}; there is: auto, {', '.join(ENGINES)}")
