@@ -136,7 +136,7 @@ def show(summaries: list[Summary], folder: Path, *, as_json: bool) -> None:
     """The table on standard error; with --json the summaries on standard output."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        console = Console(stderr=True, width=120)
+        console = Console(stderr=True, width=200)
     print_table(summaries, console)
     report = write_report(folder) or "could not be written; try python -m analysis.network_report"
     for line in (f"run folders: {folder}", f"report: {report}"):
