@@ -31,7 +31,8 @@ from cluster.run_folder import new_session
 from cluster.session import Session
 from cluster.spec import ENGINES, Experiment, SpecError
 from workloads.consensus import choose_schedule
-from workloads.data import DATASETS, DataError, prepare
+from workloads.data import prepare
+from workloads.datasets import DATASETS, DataError
 
 
 class Interrupted(KeyboardInterrupt):

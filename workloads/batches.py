@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from workloads.data import DataError
+from workloads.datasets import DataError
 
 MEAN, STD = 0.1307, 0.3081
 """Of the 60,000 MNIST training images, pixels scaled to 0..1."""

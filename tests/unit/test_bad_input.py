@@ -16,7 +16,7 @@ import pytest
 from cluster import measure, netns_engine
 from cluster.engine import EngineUnavailable
 from cluster.spec import SCHEDULES, STRATEGIES
-from workloads.data import DATASETS
+from workloads.datasets import DATASETS
 
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGES = DATASETS["mnist"].files[0]

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from workloads import batches  # noqa: E402
 from workloads.batches import epoch_order, load_mnist, normalise, read_idx, shard  # noqa: E402
-from workloads.data import DATASETS, DataError, prepare  # noqa: E402
+from workloads.data import prepare  # noqa: E402
+from workloads.datasets import DATASETS, DataError  # noqa: E402
 
 PINNED = [2466, 23328, 20094, 50894, 22545]
 ODD = [(600, 1, 64), (600, 6, 10), (601, 6, 10), (997, 7, 3), (64, 64, 1), (1000, 128, 7)]

