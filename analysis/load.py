@@ -13,6 +13,7 @@ from cluster.run_folder import RunFolder
 
 KNOBS: dict[str, tuple[str, str]] = {
     "local_steps": ("spec.local_steps", "Int64"),
+    "compress": ("spec.compress", "str"),
     "epochs": ("spec.epochs", "Int64"),
     "train_size": ("spec.train_size", "Int64"),
     "batch_size": ("spec.batch_size", "Int64"),

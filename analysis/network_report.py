@@ -74,8 +74,12 @@ def label(run: pd.Series[Any], knobs: Sequence[str]) -> str:
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
     workers = f"{run['workers']} worker{'s' * (run['workers'] != 1)}"
     passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
-    others = [f"{k.replace('_', ' ')} {run[k]:g}" for k in knobs if not pd.isna(run[k])]
+    others = [f"{k.replace('_', ' ')} {_value(run[k])}" for k in knobs if not pd.isna(run[k])]
     return ", ".join([run["strategy"] + schedule, workers, *passes, *others])
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def cells(run: pd.Series[Any]) -> list[str]:

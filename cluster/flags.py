@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from cluster import presets
 from cluster.spec import (
+    COMPRESSIONS,
     ENGINES,
     SCHEDULES,
     STRATEGIES,
@@ -29,6 +30,7 @@ GROUPS = {
 LISTS: dict[str, Iterable[str]] = {
     "strategy": STRATEGIES,
     "schedule": SCHEDULES,
+    "compress": COMPRESSIONS,
     "engine": ("auto", *ENGINES),
 }
 MOST_RUNS = 999
@@ -153,7 +155,7 @@ def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
         if facts.exchanges or alone:
             chosen["local_steps"] = values["local_steps"] or [facts.local_steps]
         else:
-            chosen["local_steps"] = None
+            chosen["local_steps"] = chosen["compress"] = None
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
             knobs = dict(zip(names, combination, strict=True))

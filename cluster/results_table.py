@@ -43,7 +43,7 @@ def row(summary: Summary, knobs: Sequence[str]) -> list[str]:
         strategy,
         str(spec["workers"]),
         _show(spec["passes"], str),
-        *(_show(spec[knob], lambda value: f"{value:g}") for knob in knobs),
+        *(_show(spec[knob], lambda v: v if isinstance(v, str) else f"{v:g}") for knob in knobs),
         _show(summary.accuracy, lambda value: f"{value:.2%}"),
         _show(per_step.get("sent_mean"), bytes_text),
         _show(per_step.get("predicted_mean"), bytes_text),

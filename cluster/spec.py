@@ -15,6 +15,7 @@ SCHEMA = 1
 MAX_WORKERS = 256
 
 ENGINES = ("docker", "netns")
+COMPRESSIONS = ("none", "fp16", "bf16")
 LAUNCHERS = ("torch",)
 DATASETS = ("mnist",)
 MODELS = ("mnist-cnn",)
@@ -87,6 +88,9 @@ class Experiment:
         " (default: 1; 8 for local-sgd)",
         "H",
     )
+    compress: str = _knob(
+        "none", "strategy", "how numbers are made smaller before they are sent", "NAME"
+    )
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
     train_size: int = _knob(6000, "training", "training images, all workers together", "IMAGES")
     batch_size: int = _knob(64, "training", "images per step and worker", "IMAGES")
@@ -115,6 +119,7 @@ class Experiment:
         _one_of("launcher", self.launcher, LAUNCHERS)
         _one_of("strategy", self.strategy, STRATEGIES)
         _one_of("engine", self.engine, ENGINES)
+        _one_of("compress", self.compress, COMPRESSIONS)
         if self.schedule is not None:
             _one_of("schedule", self.schedule, SCHEDULES)
         _between("workers", self.workers, 1, MAX_WORKERS)
@@ -144,10 +149,14 @@ class Experiment:
             raise SpecError(
                 f"strategy {self.strategy} has one worker, not {self.workers}: use --workers 1"
             )
-        if not facts.exchanges and self.local_steps != 1:
-            raise SpecError(
-                f"local_steps does not apply to strategy {self.strategy}, which exchanges nothing"
-            )
+        for name, value in (
+            ("local_steps", self.local_steps != 1),
+            ("compress", self.compress != "none"),
+        ):
+            if value and not facts.exchanges:
+                raise SpecError(
+                    f"{name} does not apply to strategy {self.strategy}, which exchanges nothing"
+                )
         if not facts.has_passes:
             for name in ("passes", "schedule"):
                 if getattr(self, name) is not None:
@@ -197,6 +206,8 @@ class Experiment:
             parts += [f"p{self.passes}", str(self.schedule)]
         if self.local_steps > 1:
             parts.append(f"h{self.local_steps}")
+        if self.compress != "none":
+            parts.append(self.compress)
         return "-".join(parts)
 
     def to_json(self) -> dict[str, Any]:

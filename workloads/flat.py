@@ -23,11 +23,6 @@ class FlatModel:
             p.grad = self.gradients[offset:end].view_as(p)
             offset = end
 
-    @property
-    def model_bytes(self) -> int:
-        """M: what is exchanged in one round."""
-        return self.parameters.numel() * self.parameters.element_size()
-
 
 class Sgd:
     """Stochastic gradient descent with momentum on a flat model, as torch.optim.SGD defines it.

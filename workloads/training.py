@@ -19,6 +19,7 @@ from cluster.records import read_node_counters
 from cluster.run_folder import RunFolder
 from cluster.spec import Experiment
 from workloads.batches import load_mnist, train_batches
+from workloads.compress import compressed, wire_bytes
 from workloads.evaluate import own_accuracy, score_consensus
 from workloads.event_log import EventLog
 from workloads.flat import FlatModel, Sgd
@@ -44,6 +45,7 @@ def train(
     torch.set_num_threads(1)
     model = make_model(spec.model, spec.seed)
     flat = FlatModel(model)
+    exchange = compressed(strategy.exchange, spec.compress)
     optimizer = Sgd(flat, spec.lr, spec.momentum)
     data = load_mnist(data_folder)
     log.write(
@@ -52,7 +54,7 @@ def train(
         node=log.node,
         rank=rank,
         workers=spec.workers,
-        model_bytes=flat.model_bytes,
+        model_bytes=wire_bytes(flat.parameters, spec.compress),
         parameters=flat.parameters.numel(),
     )
     _join(spec, rank)
@@ -89,13 +91,13 @@ def train(
                 optimizer.step()
                 computed = time.perf_counter()
                 if due:
-                    strategy.exchange(flat.parameters, this_round)
+                    exchange(flat.parameters, this_round)
                 exchanged = time.perf_counter()
             elif due:
                 if pending > 1:
                     flat.gradients.div_(pending)
                 computed = time.perf_counter()
-                strategy.exchange(flat.gradients, this_round)
+                exchange(flat.gradients, this_round)
                 exchanged = time.perf_counter()
                 optimizer.step()
             else:

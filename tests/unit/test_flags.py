@@ -27,6 +27,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "passes": ("2", 2),
     "schedule": ("ring", "ring"),
     "local_steps": ("4", 4),
+    "compress": ("fp16", "fp16"),
     "epochs": ("7", 7),
     "train_size": ("5000", 5000),
     "batch_size": ("32", 32),

@@ -13,6 +13,7 @@ from analysis import theory
 from cluster import spec
 from cluster.spec import Experiment
 from tests.loopback import on_workers
+from workloads.compress import compressed, wire_bytes
 from workloads.flat import FlatModel, Sgd
 from workloads.groups import groups
 from workloads.models import make_model
@@ -67,6 +68,17 @@ def pairwise_averaged(rank: int, workers: int) -> dict[tuple[int, str, int], lis
     return results
 
 
+def rounded(rank: int, workers: int) -> dict[tuple[str, str], Tensor]:
+    results = {}
+    for how in ("fp16", "bf16"):
+        for strategy in AVERAGE_ALL:
+            experiment = _experiment(strategy, workers, None, None)
+            results[how, strategy] = values(rank, 1000)
+            exchange = compressed(STRATEGIES[strategy].exchange, how)
+            exchange(results[how, strategy], Round(experiment, rank, 0))
+    return results
+
+
 def both_ways_for_everybody(rank: int, workers: int) -> tuple[Tensor, Tensor]:
     averaged = values(rank, 21_840)
     experiment = _experiment("pairwise", workers, workers - 1, "ring")
@@ -105,6 +117,18 @@ def test_pairwise_averages_in_groups_and_conserves_the_mean(workers: int, tmp_pa
             assert torch.allclose(got.mean(0), mean, rtol=0, atol=1e-5)
 
 
+def test_a_compressed_exchange_leaves_the_mean_to_half_precision(tmp_path: Path) -> None:
+    workers = 3
+    results = on_workers(f"{HERE}:rounded", workers, tmp_path)
+    mean = torch.stack([values(rank, 1000) for rank in range(workers)]).mean(0)
+    for how, strategy in results[0]:
+        for result in results:
+            got = result[how, strategy]
+            assert torch.equal(got, results[0][how, strategy]), (how, strategy)
+            assert torch.allclose(got, mean, rtol=0, atol=0.005 if how == "fp16" else 0.04)
+            assert not torch.allclose(got, mean, rtol=0, atol=1e-6)  # it was made smaller
+
+
 @pytest.mark.parametrize("workers", [2, 5, 6])
 def test_passes_that_reach_all_equal_an_all_reduce_exactly(workers: int, tmp_path: Path) -> None:
     for averaged, reduced in on_workers(f"{HERE}:both_ways_for_everybody", workers, tmp_path):
@@ -132,4 +156,4 @@ def test_our_sgd_is_the_sgd_of_torch() -> None:
 
 
 def test_the_mnist_network_has_the_parameters_it_says() -> None:
-    assert FlatModel(make_model("mnist-cnn", 1)).model_bytes == 87_360
+    assert wire_bytes(FlatModel(make_model("mnist-cnn", 1)).parameters, "none") == 87_360
