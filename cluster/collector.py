@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.engine import CounterSource
-from cluster.records import Sample
+from cluster.records import Counters, Sample
 from cluster.run_folder import node_name
 
 RATE_READINGS = 10
@@ -34,7 +34,7 @@ class Collector:
         self._threads: list[threading.Thread] = []
         self._writer: Any = None
         self.failures: dict[str, str] = {}
-        """Sources that stopped answering, with the reason."""
+        """Sources that could not be read, or the file that could not be written, with the reason."""
         self._recent: dict[int, deque[tuple[float, int]]] = {}
 
     def __enter__(self) -> Collector:
@@ -54,7 +54,10 @@ class Collector:
             thread.join()
         for source in self._sources:
             self._read(source)
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            self.failures[self._path.name] = str(error)
 
     def sent_rates(self) -> dict[int, float]:
         """Bytes a second that each node sent of late, for the progress display."""
@@ -78,6 +81,12 @@ class Collector:
         except Exception as error:  # a source is never worth a run; the summary shows it missing
             self.failures[source.name] = f"{type(error).__name__}: {error}"
             return
+        try:
+            self._write(source, readings)
+        except OSError as error:  # a full disk must not end this thread without a word
+            self.failures[self._path.name] = str(error)
+
+    def _write(self, source: CounterSource, readings: dict[int, Counters]) -> None:
         now = time.time()
         with self._lock:
             for rank, counters in readings.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import functools
 import json
 import os
@@ -58,6 +59,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except EngineError as error:
         print(f"measure: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        print(f"measure: {error.filename or args.output}: {error.strerror}", file=sys.stderr)
         return 1
     except Interrupted as interrupted:
         print("measure: interrupted; nodes are stopped, what was measured is kept", file=sys.stderr)

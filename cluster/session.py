@@ -89,6 +89,8 @@ class Session:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
             watch(experiment, folder, cluster, self.progress)
+        if folder.samples.name in collector.failures:
+            raise RunFailed(f"samples are incomplete: {collector.failures[folder.samples.name]}")
         for source, reason in collector.failures.items():
             self.progress.say(f"the counters of {source} were not always readable: {reason}")
         return self._close(experiment, folder, "completed", None)
