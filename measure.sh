@@ -6,6 +6,6 @@
 # Needs Linux (or Docker) and Python 3.11. Works from any folder. The first call sets up a private
 # environment in .venv (a minute or two); a run with the defaults takes less than a minute.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH="" cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 . "$here/cluster/environment.sh" run
-PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m cluster.measure "$@"
+PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH} exec "$python" -P -m cluster.measure "$@"

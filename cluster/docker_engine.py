@@ -38,6 +38,8 @@ NODE_USER = 1000
 """Who nodes are where the host is root; otherwise they are the host's own user."""
 
 STATE_EVERY_S = 0.5
+REMOVED = -1
+"""Stands for the exit code of a container that somebody removed."""
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
 HOW_TO_GET_ONE = "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
@@ -251,14 +253,28 @@ class DockerCluster:
             self._looked = time.monotonic()
             for rank, container in self._containers.items():
                 if rank not in self._exits:
-                    container.reload()
-                    if container.attrs["State"]["Status"] in ("exited", "dead"):
-                        self._exits[rank] = container.attrs["State"]["ExitCode"]
+                    self._look(rank, container)
         return dict(self._exits)
 
+    def _look(self, rank: int, container: Any) -> None:
+        import requests
+
+        import docker
+
+        try:
+            container.reload()
+        except docker.errors.NotFound:
+            self._exits[rank] = REMOVED
+            return
+        except (docker.errors.APIError, requests.RequestException) as error:
+            raise EngineError(f"the Docker engine no longer answers: {error}") from error
+        if container.attrs["State"]["Status"] in ("exited", "dead"):
+            self._exits[rank] = container.attrs["State"]["ExitCode"]
+
     def last_words(self, rank: int) -> str:
-        container = self._containers.get(rank)
-        return "" if container is None else container.logs(tail=20).decode(errors="replace")
+        if self._exits.get(rank) == REMOVED:
+            return "its container was removed"
+        return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
 
     def read_kernel(self) -> dict[int, Counters]:
         """From the host, through /proc, without asking Docker."""
@@ -313,12 +329,23 @@ def _projects(docker: Any, label: str) -> dict[str, str]:
 
 
 def _myself() -> str:
-    return f"{os.getpid()}:{_started(os.getpid())}"
+    return f"{os.getpid()}:{_started(os.getpid())}:{_realm()}"
 
 
 def _is_gone(owner: str) -> bool:
-    process, _, started = owner.partition(":")
-    return process.isdigit() and _started(int(process)) != started
+    """Only of an owner whose process numbers mean the same here as there; else it may well live."""
+    process, _, rest = owner.partition(":")
+    started, _, realm = rest.partition(":")
+    return bool(realm) and realm == _realm() and _started(int(process)) != started
+
+
+def _realm() -> str:
+    """This boot of this machine and this process namespace; empty where there is no /proc."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def _started(process: int) -> str | None:

@@ -32,10 +32,11 @@ gradwire_pip() { "$python" -m pip install --quiet --disable-pip-version-check --
 
 gradwire_install() {
     local kind=$1 base
-    if [ ! -x "$python" ]; then
+    # Also where an earlier set-up was cut short, or the Python it was built on is gone.
+    if ! "$python" -m pip --version >/dev/null 2>&1; then
         base=$(gradwire_find_python) || return
         gradwire_say "making .venv with $("$base" --version) (first use, about a minute)"
-        "$base" -m venv "$gradwire_venv" || return
+        "$base" -m venv --clear "$gradwire_venv" || return
     fi
     # The host trains only in namespaces, which only Linux has; containers bring their own torch.
     if [ "$(uname -s)" = Linux ] && [ ! -e "$gradwire_venv/torch-$torch_version" ]; then
@@ -58,12 +59,12 @@ gradwire_install() {
 gradwire_environment() {
     local kind=$1 fingerprint stamp=$gradwire_venv/fingerprint-$1
     fingerprint=$(echo "$torch_version" | cat - "$gradwire_root"/requirements-*.txt | cksum)
-    [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && return
+    [ -x "$python" ] && [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && return
     (
         if command -v flock >/dev/null; then
             exec 9>"$gradwire_root/.venv.lock"
             flock -n 9 || { gradwire_say "waiting for another set-up to end"; flock 9; }
-            [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && exit 0
+            [ -x "$python" ] && [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && exit 0
         fi
         gradwire_install "$kind" && echo "$fingerprint" | tee "$stamp" >"$gradwire_venv/fingerprint-run"
     ) || {

@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
         return doctor.report()
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)  # the terminal was closed
+    os.umask(0o022)  # nodes are another user, who must be able to read what we write
     try:
         return measure(args, arguments)
     except (SpecError, DataError, EngineUnavailable) as error:
@@ -101,7 +103,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         engine.remove_leftovers(folder.name)
         raise
-    show(summaries, folder, as_json=args.json)
+    show(summaries, folder, quiet=args.quiet, as_json=args.json)
     return 0 if all(summary.status == "completed" for summary in summaries) else 1
 
 
@@ -139,15 +141,18 @@ def write_report(folder: Path) -> Path | None:
     return folder / "report.html" if written.returncode == 0 else None
 
 
-def show(summaries: list[Summary], folder: Path, *, as_json: bool) -> None:
+def show(summaries: list[Summary], folder: Path, *, quiet: bool, as_json: bool) -> None:
     """The table on standard error; with --json the summaries on standard output."""
     console = Console(stderr=True)
-    if not console.is_terminal:
-        console = Console(stderr=True, width=200)
+    # A narrow window folds the lines; rich would cut numbers off.
+    console.width = max(console.width, 120) if console.is_terminal else 200
     print_table(summaries, console)
+    for summary in summaries:
+        if quiet and summary.error is not None:  # else it was said when it happened
+            print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
     report = write_report(folder) or "could not be written; try python -m analysis.network_report"
     for line in (f"run folders: {folder}", f"report: {report}"):
-        console.print(line, highlight=False, soft_wrap=True)
+        print(line, file=sys.stderr)
     if as_json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
 
@@ -205,6 +210,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Once: a second Ctrl-C must not interrupt the cleaning up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Interrupted(128 + number)
 
 

@@ -152,6 +152,10 @@ class NetnsCluster:
             cpu_limits.remove(self.plan.name)
 
     def exited(self) -> dict[int, int]:
+        if self.process is not None and self.process.poll() is not None:
+            raise EngineError(
+                f"the process that holds all nodes ended with code {self.process.returncode}"
+            )
         return dict(self._exits)
 
     def last_words(self, rank: int) -> str:

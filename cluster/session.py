@@ -141,17 +141,19 @@ def explain(
 
     When a node dies its peers complain of a closed connection; they are not the cause.
     """
-    killed = sorted(rank for rank, code in exits.items() if code > 128)
+    signals = {128 + number for number in signal.Signals}
+    killed = sorted(rank for rank, code in exits.items() if code in signals)
+    silent = sorted(set(exits) - set(errors))  # gone without a word, so not for another's sake
     if killed:
         rank = killed[0]
         name = signal.Signals(exits[rank] - 128).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         cause = f"was ended by {name}{hint}"
-    elif errors:
-        rank = min(errors, key=lambda r: errors[r][0])
-        cause = errors[rank][1]
-    else:
-        rank = min(exits)
+    elif silent:
+        rank = silent[0]
         words = cluster.last_words(rank).strip().splitlines()
         cause = f"ended with code {exits[rank]}" + (f": {words[-1]}" if words else "")
+    else:
+        rank = min(errors, key=lambda r: errors[r][0])
+        cause = errors[rank][1]
     return f"{node_name(rank)} {cause}; see {folder.log(rank)}"

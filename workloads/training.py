@@ -127,9 +127,7 @@ def train(
             consensus_distance=score.consensus_distance,
         )
     assert score is not None
-    own = score.accuracy
-    if strategy.averages == "parameters":
-        own = own_accuracy(model, data, OWN_PART)
+    own = own_accuracy(model, data, OWN_PART)
 
     _enter(log, "finish", None, spec.workers)
     if spec.workers > 1:

@@ -110,7 +110,7 @@ def test_workers_have_no_privileges(tmp_path: Path) -> None:
 
 
 def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
-    """Half a core each: the workers' own CPU time is at most about half of the wall time."""
+    """A fifth of a core: training takes several times as long, and learns the same."""
     flags = (
         "--workers",
         "1",
