@@ -118,14 +118,13 @@ def open_engine(data_folder: Path, say: Callable[[str], None]) -> DockerEngine:
     image = f"{IMAGE}:{fingerprint()}"
     if not docker.images.list(name=image):
         build(image, say)
-    _note_data_folder(data_folder)
     user = NODE_USER if os.geteuid() == 0 else os.getuid()
     group = NODE_USER if os.geteuid() == 0 else os.getgid()
     about = {"name": "docker", "version": docker.version()["Version"], "image": image}
     return DockerEngine(image, f"{user}:{group}", data_folder, about)
 
 
-def _note_data_folder(data_folder: Path) -> None:
+def note_data_folder(data_folder: Path) -> None:
     """Let compose/cluster.yml, started by hand, use the data set that is on this machine already."""
     if data_folder.name != "mnist":
         return

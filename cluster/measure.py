@@ -84,6 +84,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     _check_output(args.output)
     name, reason = choose_engine(asked, experiments)
     data_folder = prepare(DATASETS["mnist"], args.data_dir, say=progress.say)
+    docker_engine.note_data_folder(data_folder)
     if asked == "auto":
         progress.say(f"engine: {name} ({reason})")
     experiments = [_settle(e, name, progress) for e in experiments]

@@ -17,6 +17,8 @@ from cluster import docker_engine
 from cluster.compose_file import OWNER_LABEL, SESSION_LABEL
 from tests import laws
 from tests.measuring import PROJECT, await_steps, finish, measure, one, start
+from workloads.data import prepare
+from workloads.datasets import DATASETS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
 DOCKER = ("--engine", "docker")
@@ -139,6 +141,7 @@ def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(tmp_path: Path
 
 
 def test_the_two_node_example_runs_by_itself() -> None:
+    docker_engine.note_data_folder(prepare(DATASETS["mnist"]))  # as every measure does
     file = PROJECT / "compose" / "cluster.yml"
     up = compose(file, "up")
     compose(file, "down", "--volumes")
