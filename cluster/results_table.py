@@ -16,7 +16,11 @@ DASH = "-"
 
 def print_table(summaries: Sequence[Summary], console: Console) -> None:
     knobs = differing([summary.spec for summary in summaries])
-    table = Table(title="sent per worker and step, payload", title_justify="left", box=None)
+    table = Table(
+        title="per worker: payload sent in a step, measured and predicted; all bytes sent in training",
+        title_justify="left",
+        box=None,
+    )
     headings = ("strategy", "workers", "passes", *(knob.replace("_", " ") for knob in knobs))
     results = ("accuracy", "sent", "predicted", "ratio", "sent in all", "per step", "status")
     for heading in (*headings, *results):
