@@ -6,7 +6,7 @@
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
 #
 # Works from any folder; the first call sets up .venv. Takes about ten minutes on two cores with a warm
-# image cache, a few seconds for tests/unit.
+# image cache, about two for tests/unit.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here"

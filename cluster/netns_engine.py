@@ -2,8 +2,8 @@
 
 The host starts one process inside fresh namespaces (cluster/netns_nodes.py); all nodes live below
 it. When that process ends, for whatever reason, the kernel removes every namespace, veth and process
-with it, so there is nothing to clean up. It ends when its standard input closes, hence also when the
-host is killed.
+with it; only control groups, where CPUs are limited, are ours to remove. It ends when its standard
+input closes, hence also when the host is killed.
 """
 
 from __future__ import annotations
