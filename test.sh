@@ -4,13 +4,19 @@
 #   ./test.sh                    everything; Docker's tests are skipped where no engine answers
 #   ./test.sh tests/unit         a part: arguments go to pytest
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
+#   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
-# Works from any folder; the first call sets up .venv. Takes about ten minutes on two cores with a warm
-# image cache, about two for tests/unit.
+# Works from any folder; the first call sets up .venv and compiles Horovod (4 minutes, once). Takes about 20 minutes on
+# two cores with a warm image cache, about two for tests/unit. Tests run two at a time, and afterwards those by
+# themselves that measure times or rates.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here"
 . cluster/environment.sh test
+bash cluster/environment.sh spark || {
+    [[ ${GRADWIRE_REQUIRE_HOROVOD:-} != 1 ]] || exit 1
+    echo "test: no Horovod here, tests that need it are skipped" >&2
+}
 bin=$(dirname "$python")
 
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
@@ -18,4 +24,8 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
 "$bin/mypy"
-exec "$python" -m pytest "$@"
+if [[ $# -gt 0 ]]; then
+    exec "$python" -m pytest "$@"
+fi
+"$python" -m pytest -n 2 --dist loadgroup -m "not alone" --durations 20
+exec "$python" -m pytest -m alone --durations 10

@@ -1,71 +1,141 @@
-"""The report's figures. Text and grid take their colours from the page, light or dark."""
+"""What all figures share: colours of strategies, dashes, axes. Plain values; the page's script draws them.
+
+Text and grid take their colours from the page, light or dark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
-import plotly.graph_objects as go
-
-from analysis.load import Runs
+from analysis.configurations import Configuration
 
 # Three to one or better against both the white and the dark page.
-COLOURS = ("#2f7ed8", "#d9730d", "#1f9d6b", "#c2417c", "#8b6cd9", "#a08300", "#1797a6", "#d64545")
-DASHES = ("solid", "dash", "dashdot")
+COLOURS = {
+    "single": "#7d848c",
+    "allreduce": "#2f7ed8",
+    "ring": "#1797a6",
+    "allgather": "#d64545",
+    "gather-scatter": "#d9730d",
+    "reduce-broadcast": "#a08300",
+    "parameter-server": "#8b6cd9",
+    "ddp": "#1f9d6b",
+    "pairwise": "#c2417c",
+    "local-sgd": "#5f8f1f",
+}
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "triangle-up", "cross", "star", "hexagon")
+LEGEND_MOST = 14
+"""Lines beyond this many have one entry for each strategy; pointing at one says which it is."""
 WIDE = 50
-"""Byte counts further apart than this share a logarithmic axis."""
+"""Positive numbers further apart than this share a logarithmic axis."""
 
 
-def accuracy_against_bytes(runs: Runs, labels: Sequence[str]) -> go.Figure:
-    """A curve per run; one that sent nothing is a dotted level at what it reached."""
-    curves = runs.curves.dropna()
-    sent = curves["sent_bytes"][curves["sent_bytes"] > 0]
-    wide = not sent.empty and sent.max() > WIDE * sent.min()
-    figure = go.Figure()
-    for number, label in enumerate(labels, start=1):
-        curve = curves[curves["number"] == number]
-        if curve.empty:
-            continue
-        x, y, epochs = (curve[name].tolist() for name in ("sent_bytes", "accuracy", "epoch"))
-        silent = max(x) == 0 and not sent.empty
-        if silent:
-            x, y, epochs = [int(sent.min()), int(sent.max())], [y[-1]] * 2, [epochs[-1]] * 2
-        run = runs.table.loc[number]
-        symbols = ["diamond" if epoch == run["epochs"] else "circle" for epoch in epochs]
-        turn, colour = divmod(number - 1, len(COLOURS))
-        figure.add_scatter(
-            x=x,
-            y=y,
-            customdata=epochs,
-            mode="lines" if silent else "lines+markers",
-            name=f"{number}  {escape(label)}",
-            meta=[escape(label), escape(f"{run['engine']} {run['session']}/{run['run']}")],
-            marker={"symbol": symbols, "size": 8, "opacity": 1, "line": {"width": 0}},
-            line_color=COLOURS[colour],
-            line_dash="dot" if silent else DASHES[turn % len(DASHES)],
-            hovertemplate="<b>%{meta[0]}</b><br>%{meta[1]}<br>epoch %{customdata}: %{y:.2%}"
-            + (", nothing sent" if silent else " after %{x:.4s}B")
-            + "<extra></extra>",
+def colour(strategy: str) -> str:
+    return COLOURS.get(strategy, "#7d848c")
+
+
+def faint(strategy: str, share: float = 0.18) -> str:
+    red, green, blue = (int(colour(strategy)[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share})"
+
+
+def present(strategies: Iterable[str]) -> dict[str, str]:
+    """Colours of those strategies, in the order of the table above."""
+    wanted = set(strategies)
+    return {name: COLOURS.get(name, "#7d848c") for name in [*COLOURS] if name in wanted}
+
+
+def places(configurations: Sequence[Configuration]) -> dict[str, int]:
+    """Label -> its place among those of the same strategy, which chooses its dash or symbol."""
+    counted: dict[str, int] = {}
+    found = {}
+    for one in configurations:
+        found[one.label] = counted.get(one.strategy, 0)
+        counted[one.strategy] = found[one.label] + 1
+    return found
+
+
+def legend(configurations: Sequence[Configuration]) -> dict[str, tuple[str, bool]]:
+    """Label -> its name in the legend, and whether it has an entry there."""
+    if len(configurations) <= LEGEND_MOST:
+        return {one.label: (one.label, True) for one in configurations}
+    at = places(configurations)
+    return {one.label: (one.strategy, at[one.label] == 0) for one in configurations}
+
+
+def legend_height(entries: int) -> int:
+    """Room above the figure: entries stand side by side on a desk, one below the other on a phone."""
+    return 10 * min(entries, LEGEND_MOST)
+
+
+def bytes_axis(title: str, values: Iterable[float], *, may_be_wide: bool = True) -> dict[str, Any]:
+    """Decimal units; logarithmic where that is needed to tell small from nothing."""
+    axis: dict[str, Any] = {"title": {"text": title}}
+    positive = [value for value in values if value > 0]
+    if not (may_be_wide and positive and max(positive) > WIDE * min(positive)):
+        return axis | {"tickformat": "~s", "ticksuffix": "B", "rangemode": "tozero"}
+    steps = (1, 2, 5) if max(positive) < 1000 * min(positive) else (1,)
+    marks = [(power, step * 10**power) for power in range(16) for step in steps]
+    texts = [f"{mark // 1000 ** (power // 3)}{' kMGTP'[power // 3]}B" for power, mark in marks]
+    return axis | {"type": "log", "tickvals": [mark for _, mark in marks], "ticktext": texts}
+
+
+def bars(
+    rows: Sequence[Mapping[str, Any]], value: str, hover: str, label: str = "configuration"
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """One bar for each row, the first on top, in its strategy's colour; and the axis that names them."""
+    upwards = rows[::-1]
+    traces = []
+    for strategy in dict.fromkeys(str(row["strategy"]) for row in upwards):
+        mine = [row for row in upwards if row["strategy"] == strategy]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": rounded(row[value] for row in mine),
+                "y": [escape(row[label]) for row in mine],
+                "name": strategy,
+                "legendgroup": strategy,
+                "marker": {"color": colour(strategy)},
+                "hovertemplate": f"%{{y}}: {hover}<extra></extra>",
+            }
         )
-    figure.update_layout(
-        template="none",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13},
-        margin={"l": 60, "r": 16, "t": 16, "b": 60},
-        # The legend is below, one run a line: as readable on a phone as on a desk.
-        height=440 + 20 * len(figure.data),
-        showlegend=True,
-        legend={"x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 12}},
-        hovermode="closest",
-        dragmode=False,  # a finger on the figure scrolls the page
+    return traces, names_axis([row[label] for row in upwards])
+
+
+def names_axis(upwards: Sequence[str]) -> dict[str, Any]:
+    return {"categoryorder": "array", "categoryarray": [escape(name) for name in upwards]}
+
+
+def log_seconds_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
+    """Marks at 1, 2 and 5 of each decade, or at its 1 where there are many."""
+    positive = [value for value in values if value > 0]
+    many = not positive or max(positive) > 1000 * min(positive)
+    marks = [step * 10.0**power for power in range(-6, 7) for step in ((1,) if many else (1, 2, 5))]
+    texts = [_mark(mark) for mark in marks]
+    return axis(title, type="log", tickvals=rounded(marks), ticktext=texts)
+
+
+def _mark(seconds: float) -> str:
+    size, unit = next(
+        one for one in ((1, "s"), (1e-3, "ms"), (1e-6, "us")) if seconds > 0.99 * one[0]
     )
-    figure.update_xaxes(title="sent in training, all nodes", tickformat="~s", ticksuffix="B")
-    figure.update_xaxes(rangemode="tozero")
-    if wide:
-        steps = (1, 2, 5) if sent.max() < 1000 * sent.min() else (1,)
-        marks = [(power, step * 10**power) for power in range(16) for step in steps]
-        texts = [f"{mark // 1000 ** (power // 3)}{' kMGTP'[power // 3]}B" for power, mark in marks]
-        figure.update_xaxes(type="log", tickvals=[mark for _, mark in marks], ticktext=texts)
-    figure.update_yaxes(title="accuracy", tickformat=".0%")
-    return figure
+    return f"{seconds / size:,.0f} {unit}"
+
+
+def whole_axis(title: str, most: int) -> dict[str, Any]:
+    """Of whole numbers up to so many: no mark in between, and not too many of them."""
+    return axis(
+        title, dtick=next((step for step in (1, 2, 5, 10, 20, 50) if most <= 12 * step), 100)
+    )
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": {"text": title}, **more}
+
+
+def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
+    """For a page that is not larger than what can be seen on it."""
+    return [None if value is None else float(f"{value:.{digits}g}") for value in values]

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import pandas as pd
 
+from analysis.summary import summarise
 from cluster.records import SCHEMA
 from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
+
+NO_KNOBS = (
+    *("strategy", "workers", "passes", "schedule", "engine", "dataset"),  # columns of their own
+    *("interval", "timeline"),  # how a run was watched, not what it was
+)
+KINDS = {int: "Int64", float: "float64", bool: "boolean", str: "str"}
+
+
+def _kind(hint: Any) -> str:
+    """Of a field that may be null too."""
+    (kind,) = [one for one in get_args(hint) or (hint,) if one is not NoneType]
+    return KINDS[kind]
+
 
 KNOBS: dict[str, tuple[str, str]] = {
-    "local_steps": ("spec.local_steps", "Int64"),
-    "compress": ("spec.compress", "str"),
-    "epochs": ("spec.epochs", "Int64"),
-    "train_size": ("spec.train_size", "Int64"),
-    "batch_size": ("spec.batch_size", "Int64"),
-    "lr": ("spec.lr", "float64"),
-    "momentum": ("spec.momentum", "float64"),
-    "cpus": ("spec.cpus", "float64"),
-    "seed": ("spec.seed", "Int64"),
+    name: (f"spec.{name}", _kind(hint))
+    for name, hint in sorted(
+        get_type_hints(Experiment).items(), key=lambda one: one[0] == "seed"
+    )  # the seed comes last
+    if name not in NO_KNOBS
 }
-"""What runs may differ in beside strategy and workers. An older run may lack one."""
+"""What runs may differ in beside strategy and workers: all of an Experiment. An older run may lack one."""
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "session": ("session", "str"),
@@ -35,20 +47,33 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "schedule": ("spec.schedule", "str"),
     **KNOBS,
     "engine": ("spec.engine", "str"),
+    "dataset": ("spec.dataset", "str"),
     "accuracy": ("accuracy", "float64"),
     "loss": ("loss", "float64"),
+    "consensus_distance": ("consensus_distance", "float64"),
     "model_bytes": ("model_bytes", "Int64"),
     "steps": ("steps", "Int64"),
+    "rounds": ("rounds", "Int64"),
     "sent_per_step_bytes": ("per_step.sent_mean", "float64"),
     "predicted_per_step_bytes": ("per_step.predicted_mean", "float64"),
     "sent_over_predicted": ("per_step.ratio", "float64"),
     "busiest_sent_per_step_bytes": ("per_step.sent_max", "float64"),
     "busiest_predicted_per_step_bytes": ("per_step.predicted_max", "float64"),
+    "repeated_per_step_bytes": ("per_step.repeated_mean", "float64"),
     "train_sent_bytes": ("bytes.train.sent", "Int64"),
+    "train_received_bytes": ("bytes.train.received", "Int64"),
+    "total_sent_bytes": ("bytes.total.sent", "Int64"),
+    "network_activity_sum": ("network_activity_sum", "Int64"),
+    "control_sent_bytes": ("control.sent_mean", "float64"),
+    "control_bytes_per_second": ("control.per_second", "float64"),
+    "counter_worker_bytes": ("counters.worker", "Int64"),
+    "counter_kernel_bytes": ("counters.kernel", "Int64"),
+    "counter_docker_bytes": ("counters.docker", "Int64"),
     "counters_largest_difference": ("counters.largest_difference", "float64"),
     "step_median_s": ("seconds.step_median", "float64"),
     "compute_median_s": ("seconds.compute_median", "float64"),
     "exposed_communication_median_s": ("seconds.exposed_communication_median", "float64"),
+    "communication_bound_s": ("seconds.communication_bound", "float64"),
     "train_s": ("seconds.train", "float64"),
     "total_s": ("seconds.total", "float64"),
 }
@@ -58,9 +83,48 @@ CURVE_COLUMNS: dict[str, tuple[str, str]] = {
     "epoch": ("epoch", "Int64"),
     "accuracy": ("accuracy", "float64"),
     "sent_bytes": ("sent_bytes", "Int64"),
+    "seconds": ("seconds", "float64"),
+    "consensus_distance": ("consensus_distance", "float64"),
 }
 
-NEVER_NULL = ("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes")
+TRAFFIC_COLUMNS: dict[str, tuple[str, str]] = {
+    "node": ("node", "str"),
+    "rank": ("rank", "Int64"),
+    "role": ("role", "str"),
+    "train_sent_bytes": ("train_sent", "Int64"),
+    "train_received_bytes": ("train_received", "Int64"),
+}
+"""Column -> where it is in an entry of bytes.nodes. A launcher's own nodes have no rank."""
+
+LINK_COLUMNS: dict[str, tuple[str, str]] = {
+    "node": ("node", "str"),
+    "asked_mbit": ("asked_mbit", "float64"),
+    "sent_mbit": ("sent_mbit", "float64"),
+    "received_mbit": ("received_mbit", "float64"),
+    "error": ("error", "float64"),
+}
+"""Column -> where it is in an entry of links."""
+
+NODE_COLUMNS: dict[str, tuple[str, str]] = {
+    "rank": ("rank", "Int64"),
+    "role": ("role", "str"),
+    "step_median_s": ("step_median", "float64"),
+    "compute_median_s": ("compute_median", "float64"),
+    "exposed_communication_median_s": ("exposed_communication_median", "float64"),
+    "waiting_median_s": ("waiting_median", "float64"),
+    "waits_mostly_for": ("waits_mostly_for", "Int64"),
+}
+"""Column -> where it is in an entry of seconds.by_node."""
+
+NEVER_NULL = (
+    *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
+    *("node", "role"),
+)
+MAY_BE_MISSING = (
+    *(*KNOBS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
+    *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
+)
+"""In a run that is older than they are."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +133,55 @@ class Runs:
     """One row per run, numbered from 1."""
     curves: pd.DataFrame
     """One row per run and epoch; `number` is the run's row in the table."""
+    nodes: pd.DataFrame
+    """One row per run and node: its steps; none for a run that is older than seconds.by_node."""
+    traffic: pd.DataFrame
+    """One row per run and node, a launcher's own too: what it sent and received in training."""
+    links: pd.DataFrame
+    """One row per run and shaped link."""
+    folders: dict[int, RunFolder]
+    """By number."""
+
+    @property
+    def completed(self) -> pd.DataFrame:
+        return self.table[self.table["status"] == "completed"]
 
 
-def load_runs(folders: Iterable[RunFolder]) -> Runs:
-    rows, points = [], []
-    for number, folder in enumerate(folders, start=1):
-        row, curve = _read(folder)
-        rows.append(row)
-        points += [{"number": number, **point} for point in curve]
-    table = _frame(rows, COLUMNS)
-    table.index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    return Runs(table, _frame(points, {"number": ("", "Int64"), **CURVE_COLUMNS}))
+@dataclass(frozen=True)
+class _Read:
+    """One run's row, and its parts by the name of the frame they go to."""
+
+    row: dict[str, Any]
+    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+WHERE = {"curves": "curve", "nodes": "by_node", "traffic": "bytes.nodes", "links": "links"}
+PARTS = {
+    "curves": CURVE_COLUMNS,
+    "nodes": NODE_COLUMNS,
+    "traffic": TRAFFIC_COLUMNS,
+    "links": LINK_COLUMNS,
+}
+
+
+def load_runs(folders: Iterable[RunFolder], *, live: bool = False) -> Runs:
+    """`live`: of a run that has no summary yet, what can be said so far."""
+    numbered = dict(enumerate(folders, start=1))
+    runs = {number: _read(folder, live) for number, folder in numbered.items()}
+    table = _frame([run.row for run in runs.values()], COLUMNS)
+    table.index = pd.RangeIndex(1, len(runs) + 1, name="number")
+    frames = {
+        name: _frame(
+            [
+                {"number": number, **one}
+                for number, run in runs.items()
+                for one in run.parts.get(name, ())
+            ],
+            {"number": ("", "Int64"), **columns},
+        )
+        for name, columns in PARTS.items()
+    }
+    return Runs(table=table, folders=numbered, **frames)
 
 
 def _frame(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> pd.DataFrame:
@@ -91,26 +193,42 @@ def _frame(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> p
     )
 
 
-def _read(folder: RunFolder) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A run's row and the points of its curve."""
+def _read(folder: RunFolder, live: bool) -> _Read:
     path = folder.path.resolve()
     named = {"session": path.parent.name, "run": path.name}
     try:
-        summary = folder.read_summary()
+        summary = _so_far(folder) if live and not folder.summary.exists() else folder.read_summary()
         if summary.get("schema") != SCHEMA:
             reason = (
                 f"summary.json has schema {summary.get('schema')!r}, this report reads {SCHEMA}"
             )
-            return {**named, "status": "other schema", "error": reason}, []
-        curve = summary.get("curve")
-        if not isinstance(curve, list):
-            raise ValueError("it has no curve")
-        return _pick(summary, COLUMNS), [_pick(point, CURVE_COLUMNS) for point in curve]
+            return _Read({**named, "status": "other schema", "error": reason})
+        row = _pick(summary, COLUMNS)
+        entries = {
+            "curves": summary.get("curve"),
+            "nodes": (summary["seconds"] or {}).get("by_node", []),
+            "traffic": (summary["bytes"] or {}).get("nodes", []),
+            "links": summary.get("links", []),
+        }
+        for name, value in entries.items():
+            if not isinstance(value, list):
+                raise ValueError(f"{WHERE[name]} is {value!r}")
+        parts = {
+            name: [_pick(one, columns) for one in entries[name]] for name, columns in PARTS.items()
+        }
+        return _Read(row, parts)
     except FileNotFoundError:
         reason = "no summary.json: the run is still going on, or was killed"
     except (OSError, ValueError) as error:
         reason = f"summary.json is cut off or damaged: {error}"
-    return {**named, "status": "damaged", "error": reason}, []
+    return _Read({**named, "status": "damaged", "error": reason})
+
+
+def _so_far(folder: RunFolder) -> dict[str, Any]:
+    try:
+        return summarise(folder, folder.read_experiment(), "running").to_json()
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"its events are not whole yet: {error!r}") from None
 
 
 def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
@@ -121,7 +239,7 @@ def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
         for key in path.split("."):
             if value is None and name not in NEVER_NULL:
                 break
-            if isinstance(value, dict) and key not in value and name in KNOBS:
+            if isinstance(value, dict) and key not in value and name in MAY_BE_MISSING:
                 value = None
                 break
             if not isinstance(value, dict) or key not in value:
@@ -134,8 +252,8 @@ def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return False
+    if isinstance(value, bool) or kind == "boolean":
+        return isinstance(value, bool) and kind == "boolean"
     if kind == "Int64":
         return isinstance(value, int) and abs(value) < 2**63
     return isinstance(value, str if kind == "str" else (int, float))

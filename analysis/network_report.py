@@ -1,7 +1,8 @@
-"""Every run so far: a table here, all numbers in a CSV, and one HTML page.
+"""Every run so far: tables here and as CSV, and one HTML page with all figures.
 
 python -m analysis.network_report                      reads runs/, writes report/
-python -m analysis.network_report runs/SESSION --output FOLDER
+python -m analysis.network_report runs/SESSION --output FOLDER --target 0.9 --open
+python -m analysis.network_report --watch              again whenever a run has got further
 """
 
 from __future__ import annotations
@@ -12,164 +13,144 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
-import functools
 import sys
-from collections.abc import Callable, Sequence
+import time
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
-import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
-from analysis.figures import accuracy_against_bytes
-from analysis.load import KNOBS, Runs, load_runs
-from analysis.page import Row, render
-from cluster.records import HEADER_BYTES
+from analysis.arguments import Parser
+from analysis.figures import present
+from analysis.load import KNOBS, load_runs
+from analysis.page import Section, render
+from analysis.print_tables import print_tables
+from analysis.sections import SECTIONS
+from analysis.sections.report import Report
 from cluster.run_folder import RunFolder, find_runs
-from cluster.units import bytes_text, seconds_text
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
+SENTENCE = "What each training run sent over the network, measured and predicted, beside the accuracy it reached."
+WATCH_S = 3
 
 
-four_digits = functools.partial(bytes_text, digits=4)
-
-OVERVIEW: list[tuple[str, str, str, Callable[[Any], str]]] = [
-    ("accuracy", "accuracy", "accuracy", "{:.2%}".format),
-    ("sent", "sent per worker and step", "sent_per_step_bytes", four_digits),
-    ("predicted", "predicted", "predicted_per_step_bytes", four_digits),
-    ("ratio", "sent / predicted", "sent_over_predicted", "{:.3f}".format),
-    ("per step", "time per step", "step_median_s", seconds_text),
-    ("counters", "counters agree within", "counters_largest_difference", "{:.4%}".format),
-]
-"""Heading here, heading on the page, column, and how its numbers are written."""
-
-SENTENCE = (
-    "What each training run sent over the network, measured and predicted,"
-    " beside the accuracy it reached."
-)
-NOTE = (
-    f"Sent is the payload of the training phase: the bytes its interface counted less {HEADER_BYTES}"
-    " for every packet's headers, mean over workers. Predicted is what theory says the strategy must"
-    " send. Time per step is the median. Counters: how far the kernel's and Docker's, where read,"
-    " are from the worker's own. Accuracy is of the average of all workers' models, on the whole"
-    " test set."
-)
-CAPTION = (
-    "One point per epoch, scored on a fifth of the test set; a diamond, the end of a run, on all of it."
-    " Bytes are as the interfaces count them, headers too."
-)
+def make_sections(report: Report) -> list[Section]:
+    """Those whose data exists."""
+    found = [make(report) for make in SECTIONS]
+    return [section for section in found if section is not None]
 
 
-def differing(runs: pd.DataFrame) -> list[str]:
-    """The knobs that tell these runs apart."""
-    readable = runs[runs["strategy"].notna()]
-    return [knob for knob in KNOBS if readable[knob].nunique(dropna=False) > 1]
-
-
-def label(run: pd.Series[Any], knobs: Sequence[str]) -> str:
-    """What was run, in words; a run that cannot be read has only its name."""
-    if pd.isna(run["strategy"]):
-        return str(run["run"])
-    schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
-    workers = f"{run['workers']} worker{'s' * (run['workers'] != 1)}"
-    passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
-    others = [f"{k.replace('_', ' ')} {_value(run[k])}" for k in knobs if not pd.isna(run[k])]
-    return ", ".join([run["strategy"] + schedule, workers, *passes, *others])
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def cells(run: pd.Series[Any]) -> list[str]:
-    return ["-" if pd.isna(run[name]) else text(run[name]) for _, _, name, text in OVERVIEW]
-
-
-def problem(run: pd.Series[Any]) -> str:
-    """Empty for a completed run; else its status and why."""
-    if run["status"] == "completed":
-        return ""
-    return str(run["status"]) + ("" if pd.isna(run["error"]) else f": {run['error']}")
-
-
-def print_table(runs: pd.DataFrame, console: Console) -> None:
-    """A session, then its runs. Where the window is narrow, names are folded, numbers never."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("run", overflow="fold")
-    for heading, *_ in OVERVIEW:
-        table.add_column(heading, justify="right", no_wrap=True)
-    if (runs["status"] != "completed").any():
-        table.add_column("status", no_wrap=True)
-    for session, members in runs.groupby("session", sort=False):
-        table.add_row(str(session))
-        for _, run in members.iterrows():
-            style = "red" if problem(run) else None
-            texts = ["  " + run["run"], *cells(run), run["status"]]
-            table.add_row(*texts[: len(table.columns)], style=style)
-    console.print("payload sent per worker and step, measured and predicted")
-    console.print(table)
-    for _, run in runs.iterrows():
-        if problem(run):
-            console.print(f"{run['session']}/{run['run']}: {problem(run)}", soft_wrap=True)
-
-
-def write_report(runs: Runs, output: Path) -> None:
-    labels, rows = [], []
-    knobs = differing(runs.table)
-    for _, run in runs.table.iterrows():
-        labels.append(label(run, knobs))
-        place = f"{run['session']}/{run['run']}"
-        where = place if pd.isna(run["engine"]) else f"{run['engine']} {place}"
-        rows.append(Row(labels[-1], where, cells(run), problem(run)))
+def write_report(report: Report, output: Path, refresh_s: int | None = None) -> list[str]:
+    """What was written, below `output`; an earlier report's tables go."""
+    sections = make_sections(report)
+    unused = [knob for knob in KNOBS if report.runs.table[knob].isna().all()]
+    tables = {"runs": report.runs.table.drop(columns=unused)}
+    for section in sections:
+        tables |= {name: table for name, table in section.tables.items() if not table.empty}
     page = render(
         title="gradwire network report",
         sentence=SENTENCE,
-        headings=[heading for _, heading, *_ in OVERVIEW],
-        rows=rows,
-        note=NOTE,
-        figure=accuracy_against_bytes(runs, labels),
-        caption=CAPTION,
+        sections=sections,
+        colours=present(report.runs.table["strategy"].dropna()),
+        refresh_s=refresh_s,
     )
     (output / "tables").mkdir(parents=True, exist_ok=True)
-    runs.table.to_csv(output / "tables" / "runs.csv", index=False)
+    for old in (output / "tables").glob("*.csv"):
+        old.unlink()
+    names = [f"tables/{name}.csv" for name in tables]
+    for name, table in zip(names, tables.values(), strict=True):
+        table.to_csv(output / name, index=False)
     (output / "report.html").write_text(page, encoding="utf-8")
+    return ["report.html", *names]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+def _share(text: str) -> float:
+    """0.9, .9, 90%"""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(
+            f"must be an accuracy above 0 and up to 1, such as 0.9 or 90%, not {text!r}"
+        )
+    return value
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m analysis.network_report",
-        description="Every run so far: a table here, all numbers in a CSV, and one HTML page.",
+        description="Every run so far: tables here and as CSV, and one HTML page with all figures.",
     )
     where = "runs, sessions or folders of them (default: runs)"
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help=where)
-    what = "where report.html and tables/runs.csv go (default: report)"
+    what = "where report.html and tables/*.csv go (default: report)"
     parser.add_argument("--output", type=Path, default="report", metavar="FOLDER", help=what)
-    args = parser.parse_args(arguments)
+    target = "say what it takes to reach this accuracy (default: one that half of the runs reach)"
+    parser.add_argument("--target", type=_share, metavar="ACCURACY", help=target)
+    parser.add_argument("--open", action="store_true", help="show the page in a browser")
+    watch = "write it again whenever a run has got further, until Ctrl-C; the page reloads itself"
+    parser.add_argument("--watch", action="store_true", help=watch)
+    return parser
+
+
+def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
     folders: dict[Path, RunFolder] = {}
-    for path in args.runs or [Path("runs")]:
+    for path in paths:
         found = find_runs(path)
         if not found:
-            why = "" if path.exists() else " (no such folder)"
+            why = (
+                " (no such folder)"
+                if not path.exists()
+                else " (that is a file)"
+                if path.is_file()
+                else ""
+            )
             parser.error(f"no runs in {path.resolve()}{why}; to make one: {EXAMPLE}")
         folders.update({folder.path.resolve(): folder for folder in found})
-    runs = load_runs(folders.values())
-    try:
-        write_report(runs, args.output)
-    except OSError as error:
-        parser.error(f"cannot write to {args.output}: {error.strerror}")
+    return list(folders.values())
+
+
+def _newest(folders: Sequence[RunFolder]) -> tuple[float, ...]:
+    """Changes when a run has got further."""
+    files = [path for f in folders for path in (f.summary, f.spec, f.events(0))]
+    return tuple(path.stat().st_mtime for path in files if path.exists())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    paths = args.runs or [Path("runs")]
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, 100) if console.is_terminal else 200
-    print_table(runs.table, console)
-    for name in ("report.html", "tables/runs.csv"):
-        console.print(args.output / name, soft_wrap=True)
+
+    def write(folders: Sequence[RunFolder]) -> None:
+        report = Report.of(load_runs(folders, live=args.watch), args.target)
+        try:
+            written = write_report(report, args.output, WATCH_S if args.watch else None)
+        except OSError as error:
+            parser.error(f"cannot write to {args.output}: {error.strerror}")
+        print_tables(report, console)
+        for name in written:
+            console.print(args.output / name, soft_wrap=True)
+
+    folders = _find(parser, paths)
+    seen = _newest(folders)  # before they are read: what changes meanwhile is read the next time
+    write(folders)
+    if args.open:
+        webbrowser.open((args.output / "report.html").resolve().as_uri())
+    while args.watch:
+        time.sleep(WATCH_S)
+        folders = _find(parser, paths)
+        before, seen = seen, _newest(folders)
+        if seen != before:
+            write(folders)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

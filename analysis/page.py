@@ -2,118 +2,201 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from string import Template
+from typing import Any
 
-import plotly.graph_objects as go
+import pandas as pd
 from plotly.offline import get_plotlyjs
 
+ASSETS = Path(__file__).resolve().parent / "assets"
+
 # The policy makes the browser refuse every request, so the page cannot come to need one unnoticed.
+# blob: is how a figure becomes a PNG, without leaving the page.
 PAGE = Template("""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
-<title>$title</title>
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
+$refresh<title>$title</title>
 <style>
-:root { color-scheme: light dark; --page: #fff; --text: #1c1e21; --faint: #636970; --line: #dfe2e6;
-  --bad: #b3261e }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #16181c; --text: #e6e8eb; --faint: #9aa1a9; --line: #343940; --bad: #ff8a80 } }
-body { margin: 0 auto; padding: 1rem; max-width: 70rem; background: var(--page);
-  color: var(--text); font: 1rem/1.5 system-ui, sans-serif }
-h1 { font-size: 1.5rem; margin: .5rem 0 }
-h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { padding: .35rem .6rem; text-align: right; vertical-align: baseline;
-  border-bottom: 1px solid var(--line) }
-th { vertical-align: bottom; font-weight: 600; min-width: 4.8rem }
-.run { text-align: left; width: 100%; overflow-wrap: anywhere }
-td { white-space: nowrap }
-td.run { white-space: normal }
-small, .note { color: var(--faint); font-size: .85rem }
-td small { display: block }
-.bad { color: var(--bad) }
-.note { max-width: 46rem }
-@media (max-width: 54rem) { /* a phone: the run, and its numbers in threes below it */
-  table, tbody { display: block }
-  tr { display: grid; grid-template-columns: repeat(3, 1fr); gap: .2rem .5rem;
-    align-items: end; padding: .5rem 0;
-    border-bottom: 1px solid var(--line) }
-  tr:first-child { display: none }
-  td { border: 0; padding: .1rem 0; text-align: left }
-  td.run { grid-column: 1 / -1 }
-  td::before { content: attr(title); display: block; color: var(--faint); font-size: .75rem;
-    white-space: normal; line-height: 1.2 }
-}
-.js-plotly-plot :is(.xtick, .ytick, .g-xtitle, .g-ytitle, .legend) text
-  { fill: var(--text) !important }
-.js-plotly-plot :is(.gridlayer path, .zerolinelayer path) { stroke: var(--line) !important }
-</style>
-<script>$plotly</script>
+$style$styles</style>
 </head>
 <body>
-<h1>$title</h1>
+<header><h1>$title</h1><button id="theme" type="button">light / dark</button></header>
 <p>$sentence</p>
-$table
-<p class="note">$note</p>
-<h2>Accuracy against bytes sent</h2>
-$figure
-<p class="note">$caption</p>
+<nav>$contents</nav>
+<div class="filter">$chips</div>
+$sections
+<script>$plotly</script>
+<script>
+$script</script>
 </body>
 </html>
 """)
 
+Traces = list[dict[str, Any]]
+
 
 @dataclass(frozen=True)
-class Row:
-    label: str
-    folder: str
-    cells: list[str]
-    problem: str
-    """Empty for a completed run."""
+class Section:
+    """One part of the page, in the order given."""
+
+    name: str
+    """In the page's address, after #."""
+    title: str
+    body: str
+    """HTML."""
+    note: str = ""
+    style: str = ""
+    """Rules that only this section needs."""
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """What stands behind the figures: tables/NAME.csv."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    name: str
+    title: str
+    """What it shows."""
+    data: Traces
+    """Plotly's. A trace whose legendgroup is a strategy goes away when that is switched off."""
+    layout: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    heading: str
+    key: str
+    text: Callable[[Any], str] = str
+    left: bool = False
+    word: bool = False
+    """A word or a name, which is not a number."""
+
+
+def chart_html(chart: Chart) -> str:
+    return _figure(
+        chart.name, chart.title, {"data": chart.data, "layout": chart.layout}, chart.layout
+    )
+
+
+def choice_html(name: str, title: str, ask: str, choices: Mapping[str, Chart]) -> str:
+    """One figure that a person chooses the content of."""
+    options = "".join(f"<option>{escape(label)}</option>" for label in choices)
+    select = f"<label>{escape(ask)} <select>{options}</select></label>"
+    content = {"choices": [{"data": c.data, "layout": c.layout} for c in choices.values()]}
+    return _figure(name, title, content, next(iter(choices.values())).layout, select)
+
+
+def _figure(
+    name: str, title: str, content: dict[str, Any], layout: dict[str, Any], select: str = ""
+) -> str:
+    """`<` would end the script early where a name holds </script>."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    tools = "".join(
+        f'<button type="button" data-save="{kind}" title="save this figure">{kind.upper()}</button>'
+        for kind in ("svg", "png")
+    )
+    return (
+        f'<figure class="chart"><figcaption><span class="title">{escape(title)}</span>'
+        f'<span class="tools">{tools}</span>{select}</figcaption>\n'
+        f'<div class="plot" id="{name}" style="height:{layout["height"]}px"></div>\n'
+        f'<script type="application/json">{text}</script></figure>'
+    )
+
+
+def table_html(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, folds: bool = False
+) -> str:
+    """A row's `strategy` lets it be switched off; `<key>_note` is small print below a cell.
+
+    A column of which nothing is known is left out. On a phone a table scrolls sideways, or folds: the first
+    column, and the others in threes below it.
+    """
+    columns = [c for c in columns if any(_is_known(row.get(c.key)) for row in rows)]
+    heads = "".join(
+        f'<th class="{"left" if c.left or c.word else ""}">{escape(c.heading)}</th>'
+        for c in columns
+    )
+    lines = [f"<tr>{heads}</tr>"]
+    for row in rows:
+        strategy = row.get("strategy")
+        kind = f' data-strategy="{escape(str(strategy))}"' if isinstance(strategy, str) else ""
+        cells = "".join(_cell(row, column) for column in columns)
+        lines.append(f"<tr{kind}>{cells}</tr>")
+    kind = "sortable folds" if folds else "sortable"
+    body = "\n".join(lines)
+    return f'<div class="scroll"><table class="{kind}">\n{body}\n</table></div>'
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None and not pd.isna(value)
+
+
+def _cell(row: Mapping[str, Any], column: Column) -> str:
+    value = row.get(column.key)
+    known = _is_known(value)
+    text = escape(column.text(value)) if known else "-"
+    number = isinstance(value, int | float) and not isinstance(value, bool) and known
+    sort = f' data-v="{value:.6g}"' if number and not column.left else ""
+    kind = ' class="left"' if column.left else ' class="word"' if column.word else ""
+    title = "" if column.left else f' title="{escape(column.heading)}"'
+    small = "".join(
+        f"<small{bad}>{escape(str(note))}</small>"
+        for key, bad in (("_note", ""), ("_problem", ' class="bad"'))
+        if (note := row.get(column.key + key))
+    )
+    return f"<td{kind}{title}{sort}>{text}{small}</td>"
+
+
+def details(summary: str, body: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>\n{body}\n</details>"
+
+
+def paragraphs(*texts: str) -> str:
+    return "\n".join(f"<p>{escape(text)}</p>" for text in texts if text)
+
+
+def bullets(texts: Sequence[str], kind: str = "said") -> str:
+    items = "\n".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f'<ul class="{kind}">\n{items}\n</ul>' if texts else ""
 
 
 def render(
     *,
     title: str,
     sentence: str,
-    headings: list[str],
-    rows: list[Row],
-    note: str,
-    figure: go.Figure,
-    caption: str,
+    sections: Sequence[Section],
+    colours: Mapping[str, str],
+    refresh_s: int | None = None,
 ) -> str:
-    chart = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id="accuracy-against-bytes",
-        config={"displayModeBar": False, "responsive": True},
+    """`colours`: of the strategies that can be switched off. `refresh_s`: the page loads itself again."""
+    chips = "".join(
+        f'<button type="button" class="chip" aria-pressed="true" data-strategy="{escape(name)}"'
+        f' style="--of:{colour}">{escape(name)}</button>'
+        for name, colour in colours.items()
     )
     return PAGE.substitute(
         title=escape(title),
         sentence=escape(sentence),
-        table=_table(headings, rows),
-        note=escape(note),
-        caption=escape(caption),
+        refresh="" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">\n',
+        contents="".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections),
+        chips=chips,
+        style=(ASSETS / "report.css").read_text(),
+        styles="".join(section.style.lstrip("\n") for section in sections),
+        sections="\n".join(_section(section) for section in sections),
         plotly=get_plotlyjs(),
-        figure=chart if figure.data else "<p>No run has got as far as an accuracy.</p>",
+        script=(ASSETS / "report.js").read_text(),
     )
 
 
-def _table(headings: list[str], rows: list[Row]) -> str:
-    heads = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    lines = [f'<table>\n<tr><th class="run">run</th>{heads}</tr>']
-    for number, row in enumerate(rows, start=1):
-        run = f"{number}&ensp;{escape(row.label)}<small>{escape(row.folder)}</small>"
-        if row.problem:
-            run += f'<small class="bad">{escape(row.problem)}</small>'
-        cells = "".join(
-            f'<td title="{escape(heading)}">{escape(cell)}</td>'
-            for heading, cell in zip(headings, row.cells, strict=True)
-        )
-        lines.append(f'<tr><td class="run">{run}</td>{cells}</tr>')
-    return "\n".join([*lines, "</table>"])
+def _section(section: Section) -> str:
+    note = f'\n<p class="note">{escape(section.note)}</p>' if section.note else ""
+    heading = f'<h2 id="{section.name}">{escape(section.title)}</h2>'
+    return f"<section>\n{heading}\n{section.body}{note}\n</section>"

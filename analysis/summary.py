@@ -1,14 +1,19 @@
-"""A run folder -> its summary (DESIGN, section 4). Standard library only: the command line uses it."""
+"""A run folder -> its summary (DESIGN, section 4). Standard library only: the command line uses it.
+
+python -m analysis.summary RUN_FOLDER      of a run that nobody watched; see analysis/summarise_folder.py
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from analysis import theory, traffic
-from cluster.records import Counters, Summary, total
+from analysis import control, theory, traffic, training_course
+from analysis.control import Control
+from analysis.step_times import by_node, of_all
+from cluster.records import Counters, Sample, Summary, total
 from cluster.run_folder import RunFolder, node_name
 from cluster.spec import Experiment
 
@@ -19,12 +24,14 @@ def summarise(
     folder: RunFolder, experiment: Experiment, status: str, error: str | None = None
 ) -> Summary:
     """Whatever the folder holds; what is not there is null."""
-    events = [folder.read_events(rank) for rank in range(experiment.workers)]
+    events = [folder.read_events(rank) for rank in range(experiment.nodes)]
+    of_workers = events[: experiment.workers]
     hello = _first(events[0], "hello")
     result = _first(events[0], "result")
     samples = list(folder.read_samples())
     phases = [traffic.by_phase(one) for one in events]
-    steps = [[e for e in one if e["event"] == "step"] for one in events]
+    talk = [control.of_node(one) for one in events]
+    steps = [[e for e in one if e["event"] == "step"] for one in of_workers]
     done = min(len(one) for one in steps)
     ended = all(_first(one, "end") for one in events)
     model_bytes = hello["model_bytes"] if hello else None
@@ -41,14 +48,27 @@ def summarise(
         samples_seen=done * experiment.batch_size,
         accuracy=result["accuracy"] if result else None,
         loss=result["loss"] if result else None,
-        accuracy_by_worker=_own_accuracies(events),
+        accuracy_by_worker=_own_accuracies(of_workers),
         consensus_distance=result["consensus_distance"] if result else None,
         curve=_curve(events),
-        bytes=_bytes(phases),
-        per_step=_per_step(experiment, phases, _finished_epochs(events), model_bytes),
-        counters=_counters(phases, samples if ended else []),
-        seconds=_seconds(events, steps),
+        bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
+        per_step={
+            **_per_step(experiment, phases, talk, _finished_epochs(events), hello),
+            "repeated_mean": _repeated(experiment, events),
+        },
+        control=_control(talk),
+        counters={
+            **_counters(phases, _of_workers(events, samples) if ended else []),
+            "sharers": _sharers(of_workers),
+        },
+        seconds={
+            **_seconds(experiment, events, steps),
+            "communication_bound": _bound(experiment, hello),
+            "by_node": by_node(experiment, steps),
+        },
+        links=folder.read_links(),
         network_activity_sum=traffic.activity_sum(samples, 1.0),
+        training=training_course.describe(experiment, of_workers),
     )
 
 
@@ -58,7 +78,9 @@ def _first(events: Events, kind: str) -> dict[str, Any] | None:
 
 def _own_accuracies(events: list[Events]) -> list[float] | None:
     results = [_first(one, "result") for one in events]
-    found = [result["own_accuracy"] for result in results if result]
+    found = [
+        result["own_accuracy"] for result in results if result and result["accuracy"] is not None
+    ]
     return found if len(found) == len(events) else None
 
 
@@ -82,6 +104,7 @@ def _curve(events: list[Events]) -> list[dict[str, Any]]:
                 "loss": scored["loss"],
                 "sent_bytes": sent,
                 "seconds": round(elapsed, 4),
+                "consensus_distance": scored.get("consensus_distance"),
             }
         )
     return points
@@ -96,8 +119,38 @@ def _train_seconds(events: Events) -> list[float]:
     ]
 
 
-def _bytes(phases: Sequence[dict[str, Counters]]) -> dict[str, Any]:
-    """As the interfaces count them, all nodes. Sent is the traffic; received is the same again."""
+def _attendants(
+    experiment: Experiment, events: Events, samples: Sequence[Sample]
+) -> dict[str, dict[str, Counters]]:
+    """Traffic of the nodes that a launcher adds, in training and in all, as the collector saw it."""
+    borders = [e for e in events if e["event"] in ("phase", "end")]
+    train = [
+        (start["t"], end["t"])
+        for start, end in itertools.pairwise(borders)
+        if start["phase"] == "train"
+    ]
+    found = {}
+    for name in experiment.attendants:
+        of_one = [sample for sample in samples if sample.node == name]
+        source = next((s.source for s in of_one), None)  # one of them: all count the same
+        readings = [s for s in of_one if s.source == source]
+        found[name] = {
+            "train": traffic.within(readings, train),
+            "total": traffic.span([s.counters for s in readings]),
+        }
+    return found
+
+
+def _bytes(
+    phases: Sequence[dict[str, Counters]],
+    experiment: Experiment,
+    attendants: dict[str, dict[str, Counters]],
+) -> dict[str, Any]:
+    """As the interfaces count them. Sent is the traffic; received is the same again.
+
+    Sums are over the nodes that exchange: a launcher's own nodes stand only in the list.
+    """
+    workers = experiment.workers
     sums = {phase: total(node[phase] for node in phases) for phase in phases[0]}
     sums["total"] = total(sums.values())
     return {
@@ -106,15 +159,29 @@ def _bytes(phases: Sequence[dict[str, Counters]]) -> dict[str, Any]:
             for phase, one in sums.items()
         },
         "nodes": [
-            {
-                "node": node_name(rank),
-                "rank": rank,
-                "role": "worker",
-                "train_sent": node["train"].sent_bytes,
-                "train_received": node["train"].received_bytes,
-            }
+            _node_bytes(
+                node_name(rank),
+                rank,
+                "worker" if rank < workers else "server",
+                {**node, "total": total(node.values())},
+            )
             for rank, node in enumerate(phases)
-        ],
+        ]
+        + [_node_bytes(name, None, name, counted) for name, counted in attendants.items()],
+    }
+
+
+def _node_bytes(
+    name: str, rank: int | None, role: str, counted: dict[str, Counters]
+) -> dict[str, Any]:
+    return {
+        "node": name,
+        "rank": rank,
+        "role": role,
+        "train_sent": counted["train"].sent_bytes,
+        "train_received": counted["train"].received_bytes,
+        "sent": counted["total"].sent_bytes,
+        "received": counted["total"].received_bytes,
     }
 
 
@@ -134,31 +201,73 @@ def _finished_epochs(events: list[Events]) -> int:
 def _per_step(
     experiment: Experiment,
     phases: Sequence[dict[str, Counters]],
+    talk: Sequence[Control | None],
     epochs: int,
-    model_bytes: int | None,
+    hello: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Payload sent per worker and step, beside what theory says."""
+    """Payload of training sent per step, mean over workers and by the busiest, beside what theory says."""
     steps, rounds = epochs * experiment.steps_per_epoch, epochs * experiment.rounds_per_epoch
-    if steps == 0 or model_bytes is None:
+    if steps == 0 or hello is None:
         return dict.fromkeys(("sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"))
-    measured = [node["train"].sent_payload / steps for node in phases]
-    per_round = theory.sent_per_round(
+    measured = [
+        (node["train"].sent_payload - (said.train_bytes if said else 0)) / steps
+        for node, said in zip(phases, talk, strict=True)
+    ]
+    per_round = _predict(experiment, hello, rounds)
+    measured_mean = fmean(measured[: experiment.workers])
+    predicted_mean = per_round.sent_mean * rounds / steps
+    return {
+        "sent_mean": round(measured_mean, 1),
+        "sent_max": round(max(measured), 1),
+        "predicted_mean": round(predicted_mean, 1),
+        "predicted_max": round(per_round.sent_max * rounds / steps, 1),
+        "ratio": round(measured_mean / predicted_mean, 5) if predicted_mean else None,
+    }
+
+
+def _control(talk: Sequence[Control | None]) -> dict[str, Any] | None:
+    """What workers said to each other beside training, per worker; null where the launcher is silent."""
+    known = [one for one in talk if one is not None]
+    if not known or len(known) < len(talk):
+        return None
+    said, seconds = fmean(one.train_bytes for one in known), known[0].seconds
+    return {
+        "message_bytes": round(fmean(one.message_bytes for one in known), 1),
+        "sent_mean": round(said, 1),
+        "per_second": round(said / seconds, 1) if seconds else None,
+    }
+
+
+def _repeated(experiment: Experiment, events: list[Events]) -> float | None:
+    """Of what a worker sent in a step, how much TCP sent again: a slow link's full queue drops packets."""
+    steps = _finished_epochs(events) * experiment.steps_per_epoch
+    found = [traffic.repeated(one, "train") for one in events[: experiment.workers]]
+    known = [one for one in found if one is not None]
+    return round(fmean(known) / steps, 1) if steps and len(known) == len(found) else None
+
+
+def _predict(experiment: Experiment, hello: dict[str, Any], rounds: int) -> theory.Prediction:
+    """Bytes of one round, on average over these."""
+    return theory.predict(
         experiment.strategy,
         workers=experiment.workers,
-        model_bytes=model_bytes,
+        model_bytes=hello["model_bytes"],
         passes=experiment.passes,
         schedule=experiment.schedule,
         seed=experiment.seed,
         rounds=max(rounds, 1),
+        buffers=str(experiment.buffers),
+        buffer_bytes=hello.get("buffer_bytes", 0),
     )
-    predicted = [sent * rounds / steps for sent in per_round]
-    return {
-        "sent_mean": round(fmean(measured), 1),
-        "sent_max": round(max(measured), 1),
-        "predicted_mean": round(fmean(predicted), 1),
-        "predicted_max": round(max(predicted), 1),
-        "ratio": round(fmean(measured) / fmean(predicted), 5) if any(predicted) else None,
-    }
+
+
+def _bound(experiment: Experiment, hello: dict[str, Any] | None) -> float | None:
+    """The least that a step's exchange can take on links that are throttled, on average."""
+    if hello is None or not experiment.links:
+        return None
+    per_round = _predict(experiment, hello, experiment.rounds)
+    rounds_per_step = experiment.rounds_per_epoch / experiment.steps_per_epoch
+    return round(theory.lower_bound_s(per_round, experiment.rates_mbit) * rounds_per_step, 6)
 
 
 def _counters(phases: Sequence[dict[str, Counters]], samples: list[Any]) -> dict[str, Any]:
@@ -173,8 +282,11 @@ def _counters(phases: Sequence[dict[str, Counters]], samples: list[Any]) -> dict
     others = total(booked.values()).sent_bytes - train
     readings: dict[str, Any] = {"worker": train, "kernel": None, "docker": None}
     for source, nodes in traffic.by_source(samples).items():
-        if len(nodes) == len(phases):
-            readings[source] = total(nodes.values()).sent_bytes - others
+        exchanging = [
+            nodes[name] for rank in range(len(phases)) if (name := node_name(rank)) in nodes
+        ]
+        if len(exchanging) == len(phases):
+            readings[source] = total(exchanging).sent_bytes - others
     differences = [
         abs(value - train) / train
         for source, value in readings.items()
@@ -184,18 +296,33 @@ def _counters(phases: Sequence[dict[str, Counters]], samples: list[Any]) -> dict
     return readings
 
 
-def _seconds(events: list[Events], steps: list[Events]) -> dict[str, Any]:
+def _of_workers(events: list[Events], samples: Sequence[Sample]) -> list[Sample]:
+    """Readings from when the first worker began to when the last had ended."""
+    times = [e["t"] for one in events for e in one]
+    return traffic.enclosing(samples, min(times), max(times))
+
+
+def _sharers(events: list[Events]) -> int | None:
+    """How many workers share a host's interfaces and are booked equal parts; null where each has its own."""
+    most = max(
+        (e.get("sharers", 1) for one in events for e in one if e["event"] == "hello"), default=1
+    )
+    return most if most > 1 else None
+
+
+def _seconds(experiment: Experiment, events: list[Events], steps: list[Events]) -> dict[str, Any]:
     """Medians are over all steps of all workers but the first step, which warms up."""
     times = [e["t"] for one in events for e in one]
-    settled = [e for one in steps for e in one[1:]]
     return {
         "total": round(max(times) - min(times), 4) if times else None,
         "train": round(sum(_train_seconds(events[0])), 4),
-        "step_median": _median(settled, "step_s"),
-        "compute_median": _median(settled, "compute_s"),
-        "exposed_communication_median": _median(settled, "exchange_s"),
+        **of_all(experiment, steps),
     }
 
 
-def _median(steps: Events, name: str) -> float | None:
-    return round(median(e[name] for e in steps), 6) if steps else None
+if __name__ == "__main__":
+    import sys
+
+    from analysis.summarise_folder import main
+
+    sys.exit(main())

@@ -19,33 +19,53 @@ added up, and reach g-1 of them again as a sum.
 
     single       nobody to talk to: 0
     allreduce    one ring of everybody, g = N: 2(N-1)/N M, rising from M at N = 2 towards 2M
-    ring         the same, and so is a round of local-sgd
+    ring         the same, and so are ddp and a round of local-sgd
     allgather    everyone's M must reach N-1 others: (N-1) M, whichever way they travel
     gather-scatter    a leaf sends its M to the root and gets the mean: M each way; the root has N-1
                  leaves: (N-1) M each way. On average 2(N-1)/N M, as on a ring
     reduce-broadcast  along a binomial tree: rank r hangs below r without its lowest binary 1. A sum
                  of M goes up each edge and the mean down, so a rank sends M for each edge it has.
                  N-1 edges with two ends: 2(N-1)/N M on average; the root has log2 N, rounded up
+    parameter-server  a worker sends its M to the server and receives M; the server, a node of its own,
+                 receives N M and sends N M
     pairwise     a ring in every group of a round: 2(g-1)/g M for each member of a group of g, so
                  2P/(P+1) M in a full group of P+1, less in a smaller last group, 0 for a worker
                  alone. Ranks differ where groups do, so this follows the schedule round by round.
                  P >= N-1 is one group of everybody: allreduce.
 
+What else is asked for
+----------------------
+Averaging parameters instead of gradients, adding up instead of averaging, exchanging in buckets and
+overlapping change no byte of payload. (More and smaller messages carry more of the library's framing, about
+144 bytes each, which is measured and not predicted: with --bucket-mb 0 and many small layers, 10 % and more.)
+Compression changes M. With H local steps there is a round every H steps.
+Buffers (batch-norm statistics), B bytes: `average` makes them part of what is exchanged, M + B;
+`broadcast` sends B down a binomial tree from worker 0, (N-1)/N B on average and log2 N B, rounded up,
+from worker 0; `local` sends nothing.
+
+Time
+----
+A round cannot end before its busiest link has carried its bytes: the largest over all nodes of sent
+and received bytes, times 1514/1448 for the headers, over the node's rate (`lower_bound_s`). Latency, the
+dependence of one message on another and computing are left out, so this is a lower bound.
+
 Strategies are entries of STRATEGIES: one small function each, from a Setting to a Prediction.
 """
 
-import argparse
-import re
+from __future__ import annotations
+
+import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
 
-from cluster.units import bytes_text
+from cluster.records import HEADER_BYTES, SEGMENT_BYTES
 from workloads.consensus import choose_schedule
 from workloads.groups import groups, period
+
+WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,26 +89,41 @@ class Setting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Bytes a round, by rank."""
+    """Bytes a round, by rank; a server is the rank after the last worker's."""
 
+    workers: int
     sent_by_rank: tuple[float, ...]
     received_by_rank: tuple[float, ...]
 
     @property
     def sent_mean(self) -> float:
-        return sum(self.sent_by_rank) / len(self.sent_by_rank)
+        """Over workers."""
+        return sum(self.sent_by_rank[: self.workers]) / self.workers
 
     @property
     def sent_max(self) -> float:
+        """Of the busiest node, which may be a server."""
         return max(self.sent_by_rank)
 
     @property
     def received_mean(self) -> float:
-        return sum(self.received_by_rank) / len(self.received_by_rank)
+        return sum(self.received_by_rank[: self.workers]) / self.workers
 
     @property
     def received_max(self) -> float:
         return max(self.received_by_rank)
+
+    def plus(self, other: Prediction) -> Prediction:
+        """With another exchange among the workers in the same round."""
+        return Prediction(
+            self.workers,
+            _add(self.sent_by_rank, other.sent_by_rank),
+            _add(self.received_by_rank, other.received_by_rank),
+        )
+
+
+def _add(all_nodes: tuple[float, ...], workers: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(map(sum, itertools.zip_longest(all_nodes, workers, fillvalue=0)))
 
 
 def predict(
@@ -100,41 +135,40 @@ def predict(
     schedule: str | None = None,
     seed: int = 0,
     rounds: int = 1,
+    buffers: str = "local",
+    buffer_bytes: int = 0,
 ) -> Prediction:
     """Bytes sent and received by each rank per round, averaged over rounds 0 to rounds-1."""
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
     setting = Setting(
         workers=workers,
-        model_bytes=model_bytes,
+        model_bytes=model_bytes + (buffer_bytes if buffers == "average" else 0),
         passes=passes,
         schedule=schedule,
         seed=seed,
         rounds=rounds,
     )
-    return STRATEGIES[strategy](setting)
+    predicted = STRATEGIES[strategy](setting)
+    if buffers == "broadcast" and strategy != "single":
+        return predicted.plus(_down_the_tree(workers, buffer_bytes))
+    return predicted
 
 
-def sent_per_round(
-    strategy: str,
-    *,
-    workers: int,
-    model_bytes: int,
-    passes: int | None = None,
-    schedule: str | None = None,
-    seed: int = 0,
-    rounds: int = 1,
-) -> tuple[float, ...]:
-    """Bytes sent by each rank per round, averaged over rounds 0 to rounds-1."""
-    return predict(
-        strategy,
-        workers=workers,
-        model_bytes=model_bytes,
-        passes=passes,
-        schedule=schedule,
-        seed=seed,
-        rounds=rounds,
-    ).sent_by_rank
+def lower_bound_s(predicted: Prediction, rates_mbit: Sequence[float | None]) -> float:
+    """No round can take less than its busiest link: bytes with their headers over the rate.
+
+    A link carries its rate in each direction at the same time; None is one that nobody throttled,
+    which bounds nothing. Full packets: 1448 bytes of payload travel as 1514.
+    """
+    times = [
+        max(sent, received) * 8 * WIRE_PER_PAYLOAD / (rate * 1e6)
+        for sent, received, rate in zip(
+            predicted.sent_by_rank, predicted.received_by_rank, rates_mbit, strict=True
+        )
+        if rate is not None
+    ]
+    return max(times, default=0.0)
 
 
 # --------------------------------------------------------------------------------------- strategies
@@ -144,34 +178,36 @@ def _ring_bytes(members: int, model_bytes: int) -> Fraction:
     return Fraction(2 * (members - 1) * model_bytes, members)
 
 
-def _both_ways(by_rank: Iterable[Fraction]) -> Prediction:
-    """On a ring everyone receives as much as it sends."""
+def _both_ways(setting: Setting, by_rank: Iterable[Fraction]) -> Prediction:
+    """Everyone receives as much as it sends."""
     sent = tuple(float(one) for one in by_rank)
-    return Prediction(sent, sent)
+    return Prediction(setting.workers, sent, sent)
 
 
 def _single(setting: Setting) -> Prediction:
-    return _both_ways([Fraction(0)] * setting.workers)
+    return _both_ways(setting, [Fraction(0)] * setting.workers)
 
 
 def _allreduce(setting: Setting) -> Prediction:
-    return _both_ways([_ring_bytes(setting.workers, setting.model_bytes)] * setting.workers)
+    return _both_ways(
+        setting, [_ring_bytes(setting.workers, setting.model_bytes)] * setting.workers
+    )
 
 
 def _pairwise(setting: Setting) -> Prediction:
     """Group sizes are counted, not bytes added up, so that 100,000 rounds do not round."""
     if setting.passes is None:
         raise ValueError("pairwise needs passes: how many hops an update travels, 1 to workers - 1")
-    schedule = _resolve(setting.workers, setting.passes, setting.schedule, setting.seed)
+    schedule = resolve(setting.workers, setting.passes, setting.schedule, setting.seed)
     sent = []
     for sizes in _smaller_groups(setting, setting.passes, schedule):
         sizes[min(setting.passes + 1, setting.workers)] = setting.rounds - sizes.total()
         parts = (times * _ring_bytes(size, setting.model_bytes) for size, times in sizes.items())
         sent.append(sum(parts, Fraction(0)) / setting.rounds)
-    return _both_ways(sent)
+    return _both_ways(setting, sent)
 
 
-def _resolve(workers: int, passes: int, schedule: str | None, seed: int) -> str:
+def resolve(workers: int, passes: int, schedule: str | None, seed: int) -> str:
     if schedule is None or schedule == "auto":
         return choose_schedule(workers, passes, seed).schedule
     return schedule
@@ -198,20 +234,37 @@ def _smaller_groups(setting: Setting, passes: int, schedule: str) -> list[Counte
 
 def _allgather(setting: Setting) -> Prediction:
     everybody_else = Fraction((setting.workers - 1) * setting.model_bytes)
-    return _both_ways([everybody_else] * setting.workers)
+    return _both_ways(setting, [everybody_else] * setting.workers)
 
 
 def _gather_scatter(setting: Setting) -> Prediction:
     leaves = setting.workers - 1
     sent = [leaves * setting.model_bytes] + [setting.model_bytes] * leaves
-    return _both_ways(map(Fraction, sent))
+    return _both_ways(setting, map(Fraction, sent))
 
 
 def _reduce_broadcast(setting: Setting) -> Prediction:
     """Rank r hangs below r without its lowest 1, and sends to its children what it got from there."""
-    children = Counter(rank & (rank - 1) for rank in range(1, setting.workers))
+    children = _children(setting.workers)
     links = [children[rank] + (rank > 0) for rank in range(setting.workers)]
-    return _both_ways(Fraction(count * setting.model_bytes) for count in links)
+    return _both_ways(setting, (Fraction(count * setting.model_bytes) for count in links))
+
+
+def _parameter_server(setting: Setting) -> Prediction:
+    by_rank = [setting.model_bytes] * setting.workers + [setting.workers * setting.model_bytes]
+    return _both_ways(setting, map(Fraction, by_rank))
+
+
+def _down_the_tree(workers: int, size: int) -> Prediction:
+    """A broadcast from rank 0: everyone else receives it once, from its parent."""
+    children = _children(workers)
+    sent = tuple(float(children[rank] * size) for rank in range(workers))
+    return Prediction(workers, sent, (0.0,) + (float(size),) * (workers - 1))
+
+
+def _children(workers: int) -> Counter[int]:
+    """How many hang below each rank of a binomial tree."""
+    return Counter(rank & (rank - 1) for rank in range(1, workers))
 
 
 STRATEGIES: dict[str, Callable[[Setting], Prediction]] = {
@@ -221,119 +274,14 @@ STRATEGIES: dict[str, Callable[[Setting], Prediction]] = {
     "allgather": _allgather,
     "gather-scatter": _gather_scatter,
     "reduce-broadcast": _reduce_broadcast,
+    "parameter-server": _parameter_server,
+    "ddp": _allreduce,
     "pairwise": _pairwise,
     "local-sgd": _allreduce,
 }
 
 
-# ------------------------------------------------------------------------------------- command line
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text)
-    number = Fraction(match[1]) * 1000 ** " kMG".index(match[2] or " ") if match else Fraction(0)
-    if number < 1 or number.denominator != 1:
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number of bytes such as 87160, 87k, 4.5M or 1G, not {text!r}"
-        )
-    return int(number)
-
-
-def _passes(text: str) -> list[int]:
-    values = [int(part) if part.isdecimal() else 0 for part in text.split(",")]
-    if min(values) < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, such as 1 or 1,2,4, not {text!r}")
-    return values
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m analysis.theory",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Predict the bytes each worker sends in a round, payload only, by strategy.",
-        epilog="sent      by a worker in a round: mean over workers and rounds\n"
-        "busiest   the same for the worker that sends most\n"
-        "x M       sent, in units of the model's bytes\n\n"
-        "example: python -m analysis.theory --workers 6 --model-bytes 87M",
-    )
-    parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
-    parser.add_argument(
-        "--model-bytes", type=_bytes, required=True, metavar="M", help="k, M, G are powers of 1000"
-    )
-    parser.add_argument(
-        "--passes", type=_passes, metavar="P[,P]", help="for pairwise (default: 1 to N-1)"
-    )
-    parser.add_argument("--schedule", default="ring", help="for pairwise (default: ring)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random schedule (default: 0)")
-    parser.add_argument(
-        "--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)"
-    )
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _parser()
-    args = parser.parse_args(arguments)
-    if not 1 <= args.workers <= 1024:
-        parser.error(f"--workers must be 1 to 1024, not {args.workers}")
-    if args.rounds is not None and args.rounds < 1:
-        parser.error(f"--rounds must be 1 or more, not {args.rounds}")
-    try:
-        print("\n".join(_table(args)))
-    except ValueError as refused:
-        parser.error(str(refused))
-    return 0
-
-
-def _table(args: argparse.Namespace) -> Iterator[str]:
-    yield f"N = {args.workers} workers, M = {args.model_bytes:,} bytes"
-    yield ""
-    yield f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>12}{'busiest':>12}{'x M':>9}"
-    for strategy in STRATEGIES:
-        if strategy != "pairwise":
-            yield _line(args, strategy, None)
-        else:
-            for passes in args.passes or _some_passes(args.workers, args.schedule):
-                yield _line(args, strategy, passes)
-
-
-def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
-    schedule, rounds = "", args.rounds or 1
-    if passes is not None:
-        schedule = _resolve(args.workers, passes, args.schedule, args.seed)
-        rounds = args.rounds or period(args.workers, passes, schedule) or 1000
-    predicted = predict(
-        strategy,
-        workers=args.workers,
-        model_bytes=args.model_bytes,
-        passes=passes,
-        schedule=schedule or None,
-        seed=args.seed,
-        rounds=rounds,
-    )
-    return (
-        f"{strategy:<18}{passes or '':>6}  {schedule:<12}{bytes_text(predicted.sent_mean, 4):>12}"
-        f"{bytes_text(predicted.sent_max, 4):>12}{predicted.sent_mean / args.model_bytes:>9.4f}"
-    )
-
-
-def _some_passes(workers: int, schedule: str) -> list[int]:
-    """All of 1 to N-1 while they fit a screen; then the small ones, doublings, and everybody.
-
-    Exponential makes pairs, so it has no row but the first.
-    """
-    every: Sequence[int] = range(1, workers)
-    if schedule == "exponential":
-        every = every[:1]
-    if workers > 24:
-        every = [p for p in every if p <= 8 or p == workers - 1 or p & (p - 1) == 0]
-    return list(every)
-
-
 if __name__ == "__main__":
+    from analysis.theory_table import main
+
     sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -41,6 +42,38 @@ def phase_spans(events: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, A
     ]
 
 
+def repeated(events: Iterable[dict[str, Any]], phase: str) -> int | None:
+    """Bytes that one node's TCP sent again in a phase; None where it did not say."""
+    borders = [e for e in events if e["event"] in ("phase", "end")]
+    if any("repeated" not in border for border in borders):
+        return None
+    return sum(
+        int(end["repeated"] - start["repeated"])
+        for start, end in itertools.pairwise(borders)
+        if start["phase"] == phase
+    )
+
+
+def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:
+    """Of each source's readings of each node: the last before `start`, the first after `end`, and all between.
+
+    A launcher talks before its workers begin and after they have ended, on the same interfaces.
+    """
+    first: dict[tuple[str, str], float] = {}
+    last: dict[tuple[str, str], float] = {}
+    for sample in samples:
+        series = (sample.source, sample.node)
+        if sample.t <= start or series not in first:
+            first[series] = sample.t
+        if sample.t >= end:
+            last.setdefault(series, sample.t)
+    return [
+        sample
+        for sample in samples
+        if first[series := (sample.source, sample.node)] <= sample.t <= last.get(series, math.inf)
+    ]
+
+
 def by_source(samples: Iterable[Sample]) -> dict[str, dict[str, Counters]]:
     """source -> node -> traffic between the first and the last sample."""
     series: dict[str, dict[str, list[Counters]]] = {}
@@ -50,6 +83,18 @@ def by_source(samples: Iterable[Sample]) -> dict[str, dict[str, Counters]]:
         source: {node: span(readings) for node, readings in nodes.items()}
         for source, nodes in series.items()
     }
+
+
+def within(samples: Sequence[Sample], spans: Iterable[tuple[float, float]]) -> Counters:
+    """Traffic of one node between two times, or several pairs of them, to the nearest sample before each."""
+    if not samples:
+        return Counters()
+
+    def reading(t: float) -> Counters:
+        before = [sample for sample in samples if sample.t <= t]
+        return (before[-1] if before else samples[0]).counters
+
+    return total(span([reading(start), reading(end)]) for start, end in spans)
 
 
 def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:

@@ -11,12 +11,12 @@ import csv
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cluster.engine import CounterSource
 from cluster.records import Counters, Sample
-from cluster.run_folder import node_name
 
 RATE_READINGS = 10
 """The rate on display is taken over this many readings of the first source."""
@@ -25,7 +25,15 @@ RATE_READINGS = 10
 class Collector:
     """A context manager: samples flow from entering to leaving."""
 
-    def __init__(self, path: Path, sources: tuple[CounterSource, ...], interval: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sources: tuple[CounterSource, ...],
+        interval: float,
+        names: Sequence[str],
+    ) -> None:
+        """`names` are the nodes', by rank."""
+        self._names = names
         self._path = path
         self._sources = sources
         self._interval = interval
@@ -93,5 +101,5 @@ class Collector:
                 if source is self._sources[0]:
                     recent = self._recent.setdefault(rank, deque(maxlen=RATE_READINGS))
                     recent.append((now, counters.sent_bytes))
-                self._writer.writerow(Sample(now, source.name, node_name(rank), counters).row())
+                self._writer.writerow(Sample(now, source.name, self._names[rank], counters).row())
             self._file.flush()

@@ -11,12 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from cluster.run_folder import RunFolder, node_name
+from cluster.shaping import CONGESTION_CONTROL
 from cluster.spec import Experiment
 
 SESSION = "/session"
+REFERENCE = "reference"
+HELPER_CAPABILITIES = ("NET_ADMIN",)
 OWNER_LABEL = "gradwire.owner"
 SESSION_LABEL = "gradwire.session"
-NODE_FILE = Path(__file__).resolve().parent.parent / "compose" / "node.yml"
+COMPOSE = Path(__file__).resolve().parent.parent / "compose"
+NODE_FILE = COMPOSE / "node.yml"
+SPARK_FILE = COMPOSE / "spark.yml"
+WORKER = ["python", "-m", "workloads.worker"]
+SPARK_WORKER = [
+    *("spark-class", "org.apache.spark.deploy.worker.Worker", "spark://master:7077"),
+    *("--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work"),
+]
+SPARK_DRIVER = ["python", "-m", "workloads.launchers.spark_driver"]
 
 
 def project_name(cluster: str) -> str:
@@ -26,31 +37,14 @@ def project_name(cluster: str) -> str:
 def compose_document(
     experiment: Experiment, run: RunFolder, *, image: str, user: str, data_folder: Path
 ) -> dict[str, Any]:
-    return {
-        "name": project_name(f"{run.session}-{run.name[:3]}"),
-        "services": {
-            node_name(rank): _node(rank, experiment, run, image, user, data_folder)
-            for rank in range(experiment.workers)
-        },
-        "networks": {"cluster": {"internal": True, "labels": _labels(run)}},
-    }
-
-
-def path_in_node(run: RunFolder) -> str:
-    return f"{SESSION}/{run.name}"
-
-
-def _node(
-    rank: int, experiment: Experiment, run: RunFolder, image: str, user: str, data_folder: Path
-) -> dict[str, Any]:
-    node: dict[str, Any] = {
-        "extends": {"file": _path(NODE_FILE), "service": "node"},
+    with_spark = experiment.launcher == "spark"
+    node = {
         "image": image,
-        "hostname": node_name(rank),
         "user": user,
+        "labels": _labels(run),
+        "networks": ["cluster"],
+        "sysctls": dict([CONGESTION_CONTROL]),
         "environment": {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(experiment.workers),
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
             "GRADWIRE_RECORD": "${GRADWIRE_RECORD:-0}",
         },
@@ -58,12 +52,129 @@ def _node(
             {"type": "bind", "source": _path(run.path.parent), "target": SESSION},
             {"type": "bind", "source": _path(data_folder), "target": "/data", "read_only": True},
         ],
-        "networks": ["cluster"],
+    }
+    make = _spark_worker if with_spark else _node
+    return {
+        "name": project_name(f"{run.session}-{run.name[:3]}"),
+        "services": {
+            **{
+                node_name(rank): _as_asked(make(rank, experiment, node), rank, experiment)
+                for rank in range(experiment.nodes)
+            },
+            **(_spark_attendants(node) if with_spark else {}),
+            **_link_helpers(experiment, run, image),
+        },
+        "networks": {
+            "cluster": {"internal": True, "labels": _labels(run)},
+            **({"outside": {"labels": _labels(run)}} if with_spark else {}),
+        },
+    }
+
+
+def path_in_node(run: RunFolder) -> str:
+    return f"{SESSION}/{run.name}"
+
+
+def _node(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+    rank_and_size = {"RANK": str(rank), "WORLD_SIZE": str(experiment.nodes)}
+    return {
+        "extends": {"file": _path(NODE_FILE), "service": "node"},
+        "hostname": node_name(rank),
+        **node,
+        "environment": {**rank_and_size, **node["environment"]},
+    }
+
+
+def _spark_worker(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "extends": {"file": _path(SPARK_FILE), "service": "worker"},
+        "scale": 1,
+        "hostname": node_name(rank),
+        **node,
+        "command": SPARK_WORKER,
+        "depends_on": {"master": {"condition": "service_started"}},
+    }
+
+
+def _spark_attendants(node: dict[str, Any]) -> dict[str, Any]:
+    """The master, the driver, which submits the runs, and the door to their web pages."""
+    after_master = {"master": {"condition": "service_started"}}
+    plain = {name: node[name] for name in ("image", "user", "labels")}
+
+    def extended(service: str) -> dict[str, Any]:
+        return {"extends": {"file": _path(SPARK_FILE), "service": service}}
+
+    return {
+        "master": {**extended("master"), **plain, "sysctls": node["sysctls"]},
+        "driver": {
+            **extended("driver"),
+            **node,
+            "command": SPARK_DRIVER,
+            "depends_on": after_master,
+        },
+        "pages": {**extended("pages"), **plain, "depends_on": after_master},
+    }
+
+
+def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
+    """With the node's own share of CPUs and memory, and after its link is what it should be."""
+    if rank in experiment.cpus_by_rank:
+        node["cpus"] = experiment.cpus_by_rank[rank]
+    if experiment.memory_per_node is not None:
+        # The second is memory and swap together: no swap.
+        node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
+    links = experiment.links
+    if rank in links:
+        command = node.get("command", WORKER)
+        node["command"] = ["python", "-m", "cluster.link_gate", *command]
+    elif links:
+        helpers = {
+            f"link{other}": {"condition": "service_completed_successfully"} for other in links
+        }
+        node["depends_on"] = node.get("depends_on", {}) | helpers
+    return node
+
+
+def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> dict[str, Any]:
+    """For every shaped node a helper that shapes its link and leaves; and what they measure against.
+
+    A helper shares its node's network namespace, and alone may change it. The worker waits at its gate
+    until the link is verified; workers of other nodes start after the helpers.
+    """
+    links = experiment.links
+    if not links:
+        return {}
+    common = {
+        "extends": {"file": _path(NODE_FILE), "service": "node"},
+        "image": image,
         "labels": _labels(run),
     }
-    if experiment.cpus is not None:
-        node["cpus"] = experiment.cpus
-    return node
+    reference = {
+        **common,
+        "command": ["python", "-m", "cluster.link_meter", str(len(links))],
+        "networks": ["cluster"],
+    }
+    helpers = {
+        f"link{rank}": {
+            **common,
+            "user": "0:0",
+            "cap_add": list(HELPER_CAPABILITIES),
+            "network_mode": f"service:{node_name(rank)}",
+            "depends_on": {REFERENCE: {"condition": "service_started"}},
+            "command": [
+                *("python", "-m", "cluster.link_setup"),
+                *(str(link), node_name(rank), REFERENCE),
+            ],
+        }
+        for rank, link in links.items()
+    }
+    return {REFERENCE: reference, **helpers}
+
+
+def split_service(name: str) -> tuple[str, int]:
+    """node2 -> node, 2; a name without a number has rank -1."""
+    role = name.rstrip("0123456789")
+    return role, int(name[len(role) :] or -1)
 
 
 def _path(path: Path) -> str:

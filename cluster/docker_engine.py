@@ -7,37 +7,49 @@ process that owns it, so what a killed host left behind is removed by the next o
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import json
 import os
-import re
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from cluster import docker_image, kernel_links, limits, link_setup
 from cluster.compose_file import (
     OWNER_LABEL,
     SESSION_LABEL,
     compose_document,
     path_in_node,
     project_name,
+    split_service,
 )
-from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.engine import (
+    ClusterPlan,
+    CounterSource,
+    EngineError,
+    EngineUnavailable,
+    LinksNotTrue,
+    check_cores,
+    check_memory,
+)
+from cluster.links import Link
 from cluster.records import Counters, read_node_counters, total
-from cluster.run_folder import RunFolder
+from cluster.run_folder import RunFolder, node_name
 from cluster.spec import Experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
-IMAGE = "gradwire-worker"
 NODE_USER = 1000
 """Who nodes are where the host is root; otherwise they are the host's own user."""
 
 STATE_EVERY_S = 0.5
+LINKS_TIMEOUT_S = 300
 REMOVED = -1
 """Stands for the exit code of a container that somebody removed."""
 SERVICE_LABEL = "com.docker.compose.service"
@@ -45,14 +57,14 @@ PROJECT_LABEL = "com.docker.compose.project"
 HOW_TO_GET_ONE = "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
 
 
-def check(workers: int = 1) -> str:
+def check(nodes: int = 1, cpus: float | None = None, total_memory: int | None = None) -> str:
     """The engine's version; EngineUnavailable, with the way out, where no cluster could be raised."""
     if shutil.which("docker") is None:
         raise EngineUnavailable(
             f"engine docker: there is no 'docker' command; {HOW_TO_GET_ONE}", "no docker command"
         )
     try:
-        version = client().version()["Version"]
+        about = client().info()
     except Exception as error:
         denied = "permission denied" in str(error).lower()
         reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
@@ -64,8 +76,12 @@ def check(workers: int = 1) -> str:
                 f"engine docker: 'docker {plugin}' is missing; {HOW_TO_GET_ONE}",
                 f"docker has no {plugin}",
             )
-    _check_size(workers)
-    return f"version {version}"
+    _check_size(nodes)
+    check_cores(cpus, about["NCPU"])
+    check_memory(total_memory, about["MemTotal"])
+    if total_memory is not None:
+        _check_memory_limits(about)
+    return f"version {about['ServerVersion']}"
 
 
 def client() -> Any:
@@ -85,13 +101,15 @@ class DockerEngine:
 
     image: str
     user: str
-    data_folder: Path
     about: dict[str, Any]
 
-    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+    def check_links(self, links: Iterable[Link]) -> None:
+        kernel_links.check(links, link_modules(self.image))
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Write the run's compose.yml and let the nodes' user write where nodes write."""
         document = compose_document(
-            experiment, run, image=self.image, user=self.user, data_folder=self.data_folder
+            experiment, run, image=self.image, user=self.user, data_folder=data_folder
         )
         header = "# Repeat this run by hand: docker compose -f THIS_FILE up\n"
         run.compose.write_text(header + yaml.safe_dump(document, sort_keys=False))
@@ -108,20 +126,30 @@ class DockerEngine:
                 _down(project)
 
 
-def open_engine(data_folder: Path, say: Callable[[str], None]) -> DockerEngine:
-    """Remove what killed hosts left, build the image if it is not there."""
+def open_engine(say: Callable[[str], None], launcher: str = "torch") -> DockerEngine:
+    """Remove what killed hosts left, build the launcher's image if it is not there."""
     docker = client()
     for project, owner in _projects(docker, OWNER_LABEL).items():
         if _is_gone(owner):
             say(f"removing {project}, left behind by a measure that was killed")
             _down(project)
-    image = f"{IMAGE}:{fingerprint()}"
-    if not docker.images.list(name=image):
-        build(image, say)
+    image = docker_image.ensure(launcher, docker, say)
     user = NODE_USER if os.geteuid() == 0 else os.getuid()
     group = NODE_USER if os.geteuid() == 0 else os.getgid()
-    about = {"name": "docker", "version": docker.version()["Version"], "image": image}
-    return DockerEngine(image, f"{user}:{group}", data_folder, about)
+    about = {
+        "name": "docker",
+        "version": docker.version()["Version"],
+        "image": image,
+        "cpu_limits": "Docker, container by container",
+        "memory_limits": "Docker, container by container",
+    }
+    return DockerEngine(image, f"{user}:{group}", about)
+
+
+def link_modules(image: str) -> set[str]:
+    """Of the kernel that containers run on, which may be a virtual machine's."""
+    command = "docker run --rm --pull never --network none --user 0:0 --read-only --cap-drop ALL"
+    return kernel_links.try_modules([*command.split(), "--cap-add", "NET_ADMIN", image])
 
 
 def note_data_folder(data_folder: Path) -> None:
@@ -132,48 +160,28 @@ def note_data_folder(data_folder: Path) -> None:
         (PROJECT / "compose" / ".env").write_text(f"GRADWIRE_DATA_DIR={data_folder.parent}\n")
 
 
-def _check_size(workers: int) -> None:
+def _check_size(nodes: int) -> None:
     """Every node knows every other: N (N-1) entries in the kernel's neighbour table, shared by all."""
     try:
         most = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
     except OSError:
         return
-    if workers * (workers + 1) > most:
+    if nodes * (nodes + 1) > most:
         raise EngineUnavailable(
-            f"engine docker: {workers} containers overflow this kernel's neighbour table of {most}"
+            f"engine docker: {nodes} containers overflow this kernel's neighbour table of {most}"
             f" entries: use --engine netns, or 'sysctl -w"
-            f" net.ipv4.neigh.default.gc_thresh3={2 * workers * workers}'"
+            f" net.ipv4.neigh.default.gc_thresh3={2 * nodes * nodes}'"
         )
 
 
-def fingerprint() -> str:
-    """Of everything that goes into the image: the same name means the same content."""
-    files = [PROJECT / "docker" / name for name in ("Dockerfile", "requirements-worker.txt")]
-    files += [
-        PROJECT / "cluster" / f"{n}.py" for n in ("__init__", "spec", "records", "run_folder")
-    ]
-    files += sorted((PROJECT / "workloads").rglob("*.py"))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
-
-
-def build(image: str, say: Callable[[str], None]) -> None:
-    say(f"building the image {image} (the first time this takes a minute or two)")
-    command = [str(PROJECT / "docker" / "build_image.sh"), "worker", image, f"{IMAGE}:latest"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line.rstrip())
-        stage = re.match(r"#\d+ \[([a-z-]+ \d+/\d+)\]", line)
-        if stage:
-            say(f"  {stage[1]}")
-    if process.wait() != 0:
-        raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
+def _check_memory_limits(about: dict[str, Any]) -> None:
+    """Docker itself would warn and go on without."""
+    if not about["MemoryLimit"]:
+        raise EngineUnavailable(
+            "total_memory: this Docker engine cannot limit memory, its kernel has no memory controller;"
+            " on Debian start the kernel with cgroup_enable=memory, or use --total-memory none"
+        )
+    limits.check_swap(about["SwapLimit"])
 
 
 class DockerCluster:
@@ -183,10 +191,13 @@ class DockerCluster:
         self.plan = plan
         self.project = project_name(plan.name)
         self._containers: dict[int, Any] = {}
+        self._helpers: dict[int, Any] = {}
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
         self._looked = 0.0
         self._stats: Any = None
+        self.links: list[dict[str, Any]] = []
+        self.announcement: str | None = None
 
     @property
     def sources(self) -> tuple[CounterSource, ...]:
@@ -200,6 +211,7 @@ class DockerCluster:
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             "GRADWIRE_RECORD": "1",
             "GRADWIRE_OWNER": _myself(),
+            **self._pages(),
         }
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
         command += [
@@ -223,9 +235,12 @@ class DockerCluster:
         try:
             output, _ = process.communicate()
             if process.returncode != 0:
+                self._find_containers()
+                self._await_links()  # whose complaint says more
                 lines = "\n".join(output.strip().splitlines()[-5:])
                 raise EngineError(f"'{' '.join(command)}' failed ({process.returncode}): {lines}")
             self._find_containers()
+            self._await_links()
         except BaseException:
             process.wait()
             _down(self.project)
@@ -235,16 +250,33 @@ class DockerCluster:
     def __exit__(self, *exc: object) -> None:
         _down(self.project)
 
+    def _pages(self) -> dict[str, str]:
+        """Ports of this machine for the web pages of Spark's master and driver; the usual ones if free."""
+        if not self.plan.attendants:
+            return {}
+        master, driver = _free_port(8080), _free_port(4040)
+        self.announcement = (
+            f"Spark's pages: http://127.0.0.1:{master} (master), http://127.0.0.1:{driver} (driver)"
+        )
+        return {"GRADWIRE_MASTER_PAGE": str(master), "GRADWIRE_DRIVER_PAGE": str(driver)}
+
     def _find_containers(self) -> None:
         docker = client()
         filters = {"label": f"{PROJECT_LABEL}={self.project}"}
         for container in docker.containers.list(all=True, filters=filters):
-            rank = int(container.labels[SERVICE_LABEL].removeprefix("node"))
+            service = container.labels[SERVICE_LABEL]
+            role, rank = split_service(service)
+            if role == "link":
+                self._helpers[rank] = container
+            if service in self.plan.attendants:
+                rank = self.plan.nodes + self.plan.attendants.index(service)
+            elif role != "node":
+                continue
             self._containers[rank] = container
             process = container.attrs["State"]["Pid"]
             if _runs_in(process, container.id):
                 self._processes[rank] = process
-        if len(self._processes) < self.plan.workers:
+        if len(self._processes) < len(self._containers):
             self._processes = {}  # another machine's or a virtual machine's: not ours to read
 
     def exited(self) -> dict[int, int]:
@@ -269,6 +301,53 @@ class DockerCluster:
             raise EngineError(f"the Docker engine no longer answers: {error}") from error
         if container.attrs["State"]["Status"] in ("exited", "dead"):
             self._exits[rank] = container.attrs["State"]["ExitCode"]
+
+    def _await_links(self) -> None:
+        """Until every link is set up; LinksNotTrue as soon as one cannot be."""
+        waiting = dict(sorted(self._helpers.items()))
+        deadline = time.monotonic() + LINKS_TIMEOUT_S
+        while waiting:
+            for rank, helper in list(waiting.items()):
+                helper.reload()
+                if helper.attrs["State"]["Status"] in ("exited", "dead"):
+                    del waiting[rank]
+                    answer = _answer(helper)
+                    if answer["findings"]:
+                        self.links.append(answer["findings"])
+                    if answer["complaint"]:
+                        raise LinksNotTrue(answer["complaint"], self.links)
+            if time.monotonic() > deadline:
+                raise LinksNotTrue(
+                    f"the link of {node_name(min(waiting))} took too long", self.links
+                )
+            time.sleep(0.05)
+        self.links.sort(key=lambda found: split_service(found["node"]))
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        """Read on the nodes: it needs no privilege."""
+        import docker
+
+        def read(rank: int) -> list[dict[str, Any]]:
+            try:
+                answer = self._containers[rank].exec_run(link_setup.STATISTICS)
+                return [link_setup.parse_statistics(answer.output, node_name(rank))]
+            except (docker.errors.APIError, ValueError):  # the node is gone
+                return []
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
+
+    def out_of_memory(self) -> set[int]:
+        """Of containers that still run, too: what starved may have been a child of its first process."""
+        import docker
+
+        starved = set()
+        for rank, container in self._containers.items():
+            with contextlib.suppress(docker.errors.APIError):
+                container.reload()
+                if container.attrs["State"]["OOMKilled"]:
+                    starved.add(rank)
+        return starved
 
     def last_words(self, rank: int) -> str:
         if self._exits.get(rank) == REMOVED:
@@ -301,6 +380,15 @@ class DockerCluster:
         return readings
 
 
+def _free_port(usual: int) -> int:
+    for port in (usual, 0):
+        with contextlib.suppress(OSError), socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(("127.0.0.1", port))
+            return int(trial.getsockname()[1])
+    raise EngineError("this machine has no free port on 127.0.0.1")
+
+
 def _down(project: str) -> None:
     """Always completes: removing is also what happens after errors."""
     command = [
@@ -314,6 +402,17 @@ def _down(project: str) -> None:
         "1",
     ]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _answer(helper: Any) -> dict[str, Any]:
+    """What a link's helper printed: its findings, and a complaint where it failed."""
+    said = helper.logs(stderr=False).decode(errors="replace").strip()
+    if said.startswith("{"):
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+    last = helper.logs().decode(errors="replace").strip().splitlines()[-1:]
+    error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without a word"
+    return {"findings": None, "complaint": f"the helper {helper.name} failed: {error}"}
 
 
 def _projects(docker: Any, label: str) -> dict[str, str]:

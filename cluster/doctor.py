@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from cluster import cpu_limits, docker_engine, netns_engine
+from cluster import docker_engine, environment, kernel_links, limits, netns_engine
 from cluster.engine import EngineUnavailable
 
 
@@ -18,8 +18,12 @@ def report() -> int:
         _line("engine docker", docker_engine.check),
         _line("engine netns", netns_engine.check),
     ]
-    _line("CPU limits (netns)", cpu_limits.check)
+    _line("CPU limits (netns)", lambda: limits.check("cpu"))
+    _line("memory limits (netns)", lambda: limits.check("memory"))
+    _line("links", lambda: kernel_links.describe(netns_engine.link_modules()))
     _line("torch", lambda: metadata.version("torch"))
+    _line("horovod (netns)", lambda: environment.readiness("horovod"))
+    _line("spark (--spark-master)", lambda: environment.readiness("spark"))
     _line("cores", lambda: str(os.cpu_count()))
     _line("memory", _memory)
     _line("free disk", lambda: f"{shutil.disk_usage('.').free / 1e9:.0f} GB here")
@@ -30,9 +34,9 @@ def report() -> int:
 
 def _line(name: str, probe: Callable[[], str]) -> bool:
     try:
-        print(f"  ok  {name:<20} {probe()}")
+        print(f"  ok  {name:<22} {probe()}")
     except (EngineUnavailable, metadata.PackageNotFoundError) as error:
-        print(f"  --  {name:<20} {error}")
+        print(f"  --  {name:<22} {error}")
         return False
     return True
 

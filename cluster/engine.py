@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from cluster.links import Link
+from cluster.memory import write_memory
 from cluster.records import Counters
 from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from cluster.spec import Experiment, SpecError
 
 
 class EngineUnavailable(Exception):
@@ -27,15 +29,56 @@ class EngineError(Exception):
     """The cluster could not be raised or fell over: a failed run, exit code 1."""
 
 
+class LinksNotTrue(EngineError):
+    """A link could not be shaped, or is not what was asked for. Carries what was found of all links."""
+
+    def __init__(self, message: str, findings: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+def check_cores(cpus: float | None, cores: int) -> None:
+    """A limit above what there is would be no limit."""
+    if cpus is not None and cpus > cores:
+        raise SpecError(f"{cpus:g} CPU cores for a node are more than this machine's {cores}")
+
+
+def check_memory(total_bytes: int | None, available_bytes: int) -> None:
+    """As with cores: nobody would be held to it."""
+    if total_bytes is not None and total_bytes > available_bytes:
+        raise SpecError(
+            f"total_memory {write_memory(total_bytes)} is more than this machine's"
+            f" {available_bytes / 2**30:.1f} GiB: lower it, or use --total-memory none"
+        )
+
+
+def refuse_limits(experiment: Experiment, way_out: str) -> None:
+    """For nodes that are there already."""
+    for knob in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
+        if getattr(experiment, knob) is not None:
+            raise SpecError(
+                f"{knob} does not apply to an existing cluster, whose hosts are not ours to limit; {way_out}"
+            )
+
+
 @dataclass(frozen=True)
 class ClusterPlan:
     """A cluster and the runs it will carry out, in order. Runs share it when they fit it."""
 
     name: str
-    workers: int
-    cpus: float | None
+    nodes: int
+    attendants: tuple[str, ...]
+    """Names of further nodes, whose ranks follow."""
+    cpus: dict[int, float]
+    """By rank, where they are limited."""
+    memory_bytes: int | None
+    """Of each node (but the attendants), where it is limited."""
+    links: dict[int, Link]
+    """By rank, where they are shaped."""
     runs: tuple[RunFolder, ...]
     data_folder: Path
+    imports: tuple[str, ...] = ()
+    """Slow modules that the runs will import."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +98,10 @@ class Engine(Protocol):
     def about(self) -> dict[str, Any]:
         """For environment.json."""
 
-    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+    def check_links(self, links: Iterable[Link]) -> None:
+        """EngineUnavailable where the nodes' kernel cannot make them."""
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Add the engine's own files to a new run folder."""
 
     def cluster(self, plan: ClusterPlan) -> Cluster: ...
@@ -73,8 +119,22 @@ class Cluster(Protocol):
     @property
     def sources(self) -> tuple[CounterSource, ...]: ...
 
+    @property
+    def announcement(self) -> str | None:
+        """What a person should know of a cluster that is up."""
+
+    @property
+    def links(self) -> list[dict[str, Any]]:
+        """What verifying the shaped links found when the cluster was raised."""
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        """What the shaped links dropped and held back so far; empty where one cannot tell."""
+
     def exited(self) -> dict[int, int]:
         """Nodes that are gone, with their exit codes (128 + signal where one ended them)."""
+
+    def out_of_memory(self) -> set[int]:
+        """Nodes of which the kernel has ended a process for want of memory, where one can tell."""
 
     def last_words(self, rank: int) -> str:
         """What the engine itself knows of a node's end, beyond the run's own log."""

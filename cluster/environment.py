@@ -1,16 +1,92 @@
-"""The machine and the software a run was made with: environment.json."""
+"""The machine and the software: what a run was made with (environment.json), and what a launcher needs."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
+import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "docker", "psutil", "pandas", "numpy", "PyYAML", "rich", "plotly")
+from cluster.engine import EngineUnavailable
+
+PACKAGES = (
+    *("torch", "docker", "psutil", "pandas", "numpy", "PyYAML", "rich", "plotly"),
+    *("horovod", "pyspark"),
+)
+NEEDS = {"horovod": ("horovod",), "spark": ("horovod", "pyspark")}
+"""What a launcher needs on the host when its workers or its driver run here, beside torch."""
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def need(kind: str, say: Callable[[str], None]) -> None:
+    """Have this Python ready for `horovod` or `spark`: at once where it is, else by a set-up that tells.
+
+    EngineUnavailable, with the reason and the way out, where that fails.
+    """
+    _check_java(kind)
+    if _lacking(kind):
+        _set_up(kind, say)
+        importlib.invalidate_caches()
+    if lacking := _lacking(kind):
+        raise EngineUnavailable(
+            f"launcher {kind}: {sys.executable} has no {' and no '.join(lacking)} for its torch;"
+            " start with ./measure.sh, which has a Python of its own"
+        )
+
+
+def readiness(kind: str) -> str:
+    """What `need` would find for --engine netns or --spark-master; containers bring their own."""
+    _check_java(kind)
+    if _lacking(kind):
+        return "is set up on first use; compiling Horovod takes 4 minutes"
+    return ", ".join(f"{name} {_version(name)}" for name in NEEDS[kind])
+
+
+def _check_java(kind: str) -> None:
+    if kind == "spark" and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise EngineUnavailable(
+            "launcher spark: there is no Java on this machine; install Java 17"
+            " (on Debian: apt-get install openjdk-17-jre-headless)"
+        )
+
+
+def _lacking(kind: str) -> list[str]:
+    """Packages that are not there, or (Horovod) were built for another torch than the one that is."""
+    lacking = [name for name in NEEDS[kind] if _version(name) is None]
+    _, _, built_for = (_version("horovod") or "").partition("+torch")
+    torch = (_version("torch") or "").partition("+")[0]
+    return ["horovod"] if built_for and built_for != torch and not lacking else lacking
+
+
+def _set_up(kind: str, say: Callable[[str], None]) -> None:
+    process = subprocess.Popen(
+        ["bash", str(PROJECT / "cluster" / "environment.sh"), kind],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+    )
+    assert process.stdout is not None
+    last = "the set-up failed without a word"
+    try:
+        for line in process.stdout:
+            last = line.strip() or last
+            say(f"  {line.rstrip()}")
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+    if process.returncode != 0:
+        reason = last.removeprefix("gradwire: ").removeprefix("build_horovod: ")
+        raise EngineUnavailable(f"launcher {kind}: {reason}")
 
 
 def describe(command: list[str], engine: dict[str, Any]) -> dict[str, Any]:

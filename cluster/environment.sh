@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Makes and keeps the project's private Python environment, .venv beside measure.sh.
 #
-#   . cluster/environment.sh run     what ./measure.sh and the report need
-#   . cluster/environment.sh test    that, and the tools of ./test.sh
+#   . cluster/environment.sh run        what ./measure.sh and the report need
+#   . cluster/environment.sh test       that, and the tools of ./test.sh
+#   . cluster/environment.sh horovod    run, and Horovod: for --launcher horovod --engine netns
+#   . cluster/environment.sh spark      horovod, and PySpark: for --spark-master
 #
 # Sets $python. First use takes a minute or two (torch's CPU build is 200 MB); afterwards a fingerprint
 # of the requirements shows in a few milliseconds that there is nothing to do. Two calls at once wait
 # for each other. PYTHON=/path/to/python3 chooses the Python to build on (3.11 or newer).
+# Horovod is compiled once, 4 minutes on 2 cores; its wheel is kept in ~/.cache/gradwire/wheels.
 
 gradwire_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gradwire_venv=$gradwire_root/.venv
 torch_version=2.13.0
 python=$gradwire_venv/bin/python
+gradwire_wheels=${XDG_CACHE_HOME:-~/.cache}/gradwire/wheels
 
 gradwire_say() { printf 'gradwire: %s\n' "$*" >&2; }
 
@@ -28,9 +32,27 @@ gradwire_find_python() {
     return 1
 }
 
-gradwire_pip() { "$python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }
+# The last line of a set-up that failed says why, and the way out.
+gradwire_pip() {
+    "$python" -m pip install --quiet --disable-pip-version-check --no-input "$@" 2>"$gradwire_venv/pip.log" || {
+        tail -n 5 "$gradwire_venv/pip.log" >&2
+        gradwire_say "the set-up failed; is a package index reachable? Run the same command to try again."
+        return 1
+    }
+}
 
 gradwire_install() {
+    case $1 in
+        run | test) gradwire_install_base "$1" ;;
+        horovod) gradwire_install_horovod ;;
+        spark)
+            gradwire_say "installing PySpark (half a GB, about a minute)"
+            gradwire_pip --no-deps -r "$gradwire_root/docker/requirements-spark.txt"
+            ;;
+    esac
+}
+
+gradwire_install_base() {
     local kind=$1 base
     # Also where an earlier set-up was cut short, or the Python it was built on is gone.
     if ! "$python" -m pip --version >/dev/null 2>&1; then
@@ -43,22 +65,42 @@ gradwire_install() {
         gradwire_say "installing torch $torch_version, CPU build"
         # Alone and first, from PyTorch's CPU index: the default index would bring gigabytes of CUDA.
         gradwire_pip --retries 0 --extra-index-url https://download.pytorch.org/whl/cpu \
-            "torch==$torch_version+cpu" 2>"$gradwire_venv/pip.log" || {
-            tail -n 5 "$gradwire_venv/pip.log" >&2
-            return 1
-        }
+            "torch==$torch_version+cpu" || return
         touch "$gradwire_venv/torch-$torch_version"
     fi
     gradwire_say "installing the rest of requirements-$kind.txt"
-    gradwire_pip -r "$gradwire_root/requirements-$kind.txt" 2>"$gradwire_venv/pip.log" || {
-        tail -n 5 "$gradwire_venv/pip.log" >&2
-        return 1
-    }
+    gradwire_pip -r "$gradwire_root/requirements-$kind.txt"
+}
+
+gradwire_install_horovod() {
+    local version
+    version=$(sed -n 's/^readonly version=//p' "$gradwire_root/docker/build_horovod.sh")
+    PYTHON=$python "$gradwire_root/docker/build_horovod.sh" "$gradwire_wheels" >&2 || return
+    # Of the wheels there, pip takes the one for this Python and machine.
+    gradwire_pip --no-deps --find-links "$gradwire_wheels" -r "$gradwire_root/docker/requirements-horovod.txt" \
+        "horovod==$version+torch$torch_version"
+}
+
+# Of all that decides what a kind installs.
+gradwire_fingerprint() {
+    local docker=$gradwire_root/docker
+    echo "$torch_version"
+    case $1 in
+        run | test) cat "$gradwire_root"/requirements-*.txt ;;
+        horovod) cat "$docker/build_horovod.sh" "$docker/requirements-horovod.txt" ;;
+        spark) cat "$docker/requirements-spark.txt" ;;
+    esac
 }
 
 gradwire_environment() {
     local kind=$1 fingerprint stamp=$gradwire_venv/fingerprint-$1
-    fingerprint=$(echo "$torch_version" | cat - "$gradwire_root"/requirements-*.txt | cksum)
+    case $kind in
+        run | test) ;;
+        horovod) gradwire_environment run || return ;;
+        spark) gradwire_environment horovod || return ;;
+        *) gradwire_say "unknown kind of environment '$kind': give run, test, horovod or spark"; return 2 ;;
+    esac
+    fingerprint=$(gradwire_fingerprint "$kind" | cksum)
     [ -x "$python" ] && [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && return
     (
         if command -v flock >/dev/null; then
@@ -66,11 +108,10 @@ gradwire_environment() {
             flock -n 9 || { gradwire_say "waiting for another set-up to end"; flock 9; }
             [ -x "$python" ] && [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && exit 0
         fi
-        gradwire_install "$kind" && echo "$fingerprint" | tee "$stamp" >"$gradwire_venv/fingerprint-run"
-    ) || {
-        gradwire_say "the set-up failed; is a package index reachable? Run the same command to try again."
-        return 1
-    }
+        gradwire_install "$kind" || exit
+        echo "$fingerprint" >"$stamp"
+        [ "$kind" != test ] || cp "$stamp" "$gradwire_venv/fingerprint-run"
+    )
 }
 
-gradwire_environment "$1" || exit 1
+gradwire_environment "$1" || exit

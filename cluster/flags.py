@@ -11,16 +11,29 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster import presets
+from cluster import presets, workload
+from cluster.catalogue import DATASETS, MODELS, WORKLOADS
+from cluster.links import NONE
 from cluster.spec import (
     COMPRESSIONS,
     ENGINES,
-    SCHEDULES,
-    STRATEGIES,
+    LR_RULES,
+    OPTIMIZERS,
+    SHUFFLES,
     Experiment,
     SpecError,
     strategies_with_passes,
 )
+from cluster.strategies import (
+    AVERAGES,
+    BUFFERS,
+    EXCHANGE_KNOBS,
+    LAUNCHERS,
+    REDUCTIONS,
+    SCHEDULES,
+    STRATEGIES,
+)
+from cluster.units import knob_text
 
 GROUPS = {
     "strategy": "what is compared",
@@ -30,16 +43,30 @@ GROUPS = {
 LISTS: dict[str, Iterable[str]] = {
     "strategy": STRATEGIES,
     "schedule": SCHEDULES,
+    "average": AVERAGES,
+    "reduce": REDUCTIONS,
     "compress": COMPRESSIONS,
+    "buffers": BUFFERS,
     "engine": ("auto", *ENGINES),
+    "launcher": LAUNCHERS,
+    "optimizer": OPTIMIZERS,
+    "lr_rule": LR_RULES,
+    "shuffle": SHUFFLES,
 }
+YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("engine", "interval", "seed")
+CLUSTER_OF_SEVERAL = ("link", *presets.REPEATED)
+"""What a baseline of one worker among other strategies goes without."""
+WITH_NONE = (*CLUSTER_OF_SEVERAL, "total_memory")
+"""Where `none` stands for no limit, also beside a preset that has one."""
 EXAMPLES = """\
 examples:
   ./measure.sh --workers 6 --passes 2              groups of three average their parameters
   ./measure.sh --workers 2,4,8                     a sweep: one all-reduce run for each size
   ./measure.sh --workers 6 --strategy allreduce,pairwise --passes 1,2 --repeat 3
+  ./measure.sh --workers 4 --bottleneck none --bottleneck 2:20mbit
+                                                   without and with a slow node
   ./measure.sh --preset frugal                     all-reduce's accuracy for a tenth of its bytes
   ./measure.sh --doctor                            what this machine can do
 
@@ -68,14 +95,38 @@ def make_parser() -> argparse.ArgumentParser:
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for field in dataclasses.fields(Experiment):
         if field.metadata:
+            extra: dict[str, Any] = {"nargs": "?", "const": "yes"} if _kind(field) is bool else {}
+            if field.name in presets.REPEATED:
+                extra["action"] = "append"
             groups[field.metadata["group"]].add_argument(
-                _flag(field.name), metavar=field.metadata["unit"], help=_help(field)
+                _flag(field.name), metavar=field.metadata["unit"], help=_help(field), **extra
             )
+    groups["cluster"].add_argument(
+        "--spark-master",
+        metavar="URL",
+        help="run on a Spark cluster that is there already, with --launcher spark: spark://HOST:7077, yarn,"
+        " k8s://... or local-cluster[N,CORES,MB]; its workers need the same Python, torch and Horovod as here",
+    )
     groups["strategy"].add_argument(
         "--preset",
         metavar="NAME",
         help=f"a ready-made set of runs: {', '.join(presets.names())};"
         " flags beside it go for all of them",
+    )
+    groups["strategy"].add_argument(
+        "--quick",
+        action="store_true",
+        help="the preset's quick variant, which ends within ten minutes on two cores",
+    )
+    groups["training"].add_argument(
+        "--workload",
+        metavar="NAME",
+        help="a model, its data and how it is usually trained (below); flags beside it replace its knobs",
+    )
+    groups["training"].add_argument(
+        "--global-batch-size",
+        metavar="SAMPLES",
+        help="samples per step, all workers together, instead of --batch-size: strong scaling",
     )
     groups["training"].add_argument(
         "--repeat",
@@ -96,6 +147,12 @@ def make_parser() -> argparse.ArgumentParser:
         default=Path("runs"),
         help="where run folders go (default: runs)",
     )
+    output.add_argument(
+        "--prepare",
+        metavar="FOLDER",
+        type=Path,
+        help="train nothing: write the run's folder, and say what to type on hosts of your own (torchrun)",
+    )
     output.add_argument("--quiet", action="store_true", help="no progress, only the table")
     output.add_argument(
         "--json",
@@ -110,7 +167,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
     """All runs that were asked for; those that fit one cluster stand side by side."""
-    runs = [run for flags in presets.expand(args) for run in _combinations(flags, engine)]
+    sets = [flags for preset in presets.expand(args) for flags in workload.expand(preset)]
+    runs = [run for flags in sets for run in _combinations(flags, engine)]
     if len(runs) > MOST_RUNS:
         raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
     return _neighbours(list(dict.fromkeys(runs)))
@@ -143,6 +201,7 @@ def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
                 f" {', '.join(strategies_with_passes())}"
             )
 
+    whole_batch = _whole_batch(args)
     alone = values["strategy"] == ["single"]
     workers_list = values.pop("workers") or [1 if alone else Experiment.workers]
     strategies = values.pop("strategy")
@@ -155,14 +214,32 @@ def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
         if facts.exchanges or alone:
             chosen["local_steps"] = values["local_steps"] or [facts.local_steps]
         else:
-            chosen["local_steps"] = chosen["compress"] = None
+            chosen |= dict.fromkeys(EXCHANGE_KNOBS)
+            chosen |= dict.fromkeys(CLUSTER_OF_SEVERAL)
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
             knobs = dict(zip(names, combination, strict=True))
             count = workers if facts.exchanges or alone else 1
+            if whole_batch is not None:
+                knobs["batch_size"] = _share(whole_batch, count)
             experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
             experiments[experiment] = None
     return list(experiments)
+
+
+def _whole_batch(args: argparse.Namespace) -> int | None:
+    if args.global_batch_size is None:
+        return None
+    if args.batch_size is not None:
+        raise SpecError("batch_size is per worker, global_batch_size for all together: give one")
+    return int(_number("global_batch_size", args.global_batch_size, int))
+
+
+def _share(whole_batch: int, workers: int) -> int:
+    """As courses have it: 256 samples are 85 for each of 3 workers."""
+    if whole_batch < workers:
+        raise SpecError(f"global_batch_size {whole_batch} is not enough for {workers} workers")
+    return whole_batch // workers
 
 
 def _neighbours(experiments: list[Experiment]) -> list[Experiment]:
@@ -175,16 +252,34 @@ def _neighbours(experiments: list[Experiment]) -> list[Experiment]:
 
 def _describe_choices() -> str:
     strategies = {name: facts.summary for name, facts in STRATEGIES.items()}
+    models = {name: f"{m.summary}; {m.parameters:,} parameters" for name, m in MODELS.items()}
+    datasets = {name: facts.summary for name, facts in DATASETS.items()}
+    workloads = {
+        name: ", ".join(f"{knob.replace('_', '-')} {knob_text(v)}" for knob, v in knobs.items())
+        for name, knobs in WORKLOADS.items()
+    }
+    tables = {
+        "strategies": strategies,
+        "schedules": SCHEDULES,
+        "models": models,
+        "datasets": datasets,
+        "workloads": workloads,
+        "optimizers": OPTIMIZERS,
+        "learning-rate rules": LR_RULES,
+    }
     lines = []
-    for title, choices in (("strategies", strategies), ("schedules", SCHEDULES)):
-        lines += [f"{title}:", *(f"  {name:<14}{text}" for name, text in choices.items()), ""]
+    for title, choices in tables.items():
+        lines += [f"{title}:", *(f"  {name:<18}{text}" for name, text in choices.items()), ""]
     return "\n".join(lines) + "\n"
 
 
-def _values(field: dataclasses.Field[Any], text: str | None) -> list[Any] | None:
+def _values(field: dataclasses.Field[Any], text: Any) -> list[Any] | None:
     """The value list that was typed, or None for the default."""
     if text is None:
         return None
+    if field.name in WITH_NONE:
+        cases = text if isinstance(text, list) else text.split(",")
+        return list(dict.fromkeys(None if case == NONE else case.strip() for case in cases))
     kind = _kind(field)
     values = [_number(field.name, part.strip(), kind) for part in text.split(",")]
     if len(values) > 1 and field.name in SINGLE_VALUED:
@@ -202,9 +297,9 @@ def _kind(field: dataclasses.Field[Any]) -> type:
 
 def _number(name: str, text: str, kind: type) -> Any:
     try:
-        return kind(text)
-    except ValueError:
-        expected = "a whole number" if kind is int else "a number"
+        return YES_NO[text] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        expected = {bool: "yes or no", int: "a whole number"}.get(kind, "a number")
         raise SpecError(f"{name} must be {expected}, not {text!r}") from None
 
 
@@ -217,6 +312,9 @@ def _help(field: dataclasses.Field[Any]) -> str:
     if field.name in LISTS:
         text += f": {', '.join(LISTS[field.name])}"
     default = {
+        "overlap": "no",
+        "timeline": "no",
+        "augment": "no",
         "engine": "auto: Docker where an engine answers, else namespaces",
         "strategy": "pairwise with --passes, else allreduce",
         "schedule": None,

@@ -22,18 +22,21 @@ from typing import NoReturn
 from rich.console import Console
 
 from analysis.summary import summarise
-from cluster import docker_engine, doctor, environment, netns_engine, presets
+from cluster import docker_engine, doctor, environment, hosts, netns_engine, presets, spark_engine
+from cluster.catalogue import DATASETS, MODELS
 from cluster.engine import Engine, EngineError, EngineUnavailable
 from cluster.flags import make_experiments, make_parser
 from cluster.progress import Progress, choose_progress
 from cluster.records import Summary
-from cluster.results_table import print_table
+from cluster.results_table import print_links, print_table
 from cluster.run_folder import new_session
 from cluster.session import Session
-from cluster.spec import ENGINES, Experiment, SpecError
+from cluster.spec import ENGINES, EXISTING, Experiment, SpecError
+from cluster.strategies import LAUNCHERS
+from cluster.units import bytes_text
 from workloads.consensus import choose_schedule
-from workloads.data import prepare
-from workloads.datasets import DATASETS, DataError
+from workloads.data import prepare_all
+from workloads.datasets import DataError, default_data_dir
 
 
 class Interrupted(KeyboardInterrupt):
@@ -81,15 +84,27 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         raise SpecError(f"unknown engine {asked!r}; there is: auto, {', '.join(ENGINES)}")
     experiments = make_experiments(args, ENGINES[-1])
     _check_train_sizes(experiments)
+    if args.prepare is not None:
+        return prepare_hosts(args, arguments, experiments, progress)
     _check_output(args.output)
-    name, reason = choose_engine(asked, experiments)
-    data_folder = prepare(DATASETS["mnist"], args.data_dir, say=progress.say)
-    docker_engine.note_data_folder(data_folder)
-    if asked == "auto":
+    name, reason = choose_engine(asked, experiments, args.spark_master)
+    given = args.data_dir and _prepare_data(experiments, args.data_dir, progress)
+    if asked == "auto" and name != EXISTING:
         progress.say(f"engine: {name} ({reason})")
     experiments = [_settle(e, name, progress) for e in experiments]
 
-    engine = open_engine(name, data_folder, progress)
+    launcher = _largest_launcher(experiments)
+    engine = open_engine(name, launcher, progress, args.spark_master)
+    links = {link for experiment in experiments for link in experiment.links.values()}
+    if links:
+        engine.check_links(links)
+    # What must be fetched, only when nothing else can be refused any more.
+    data_folder = given or _prepare_data(experiments, None, progress)
+    if any(experiment.cpus_by_rank for experiment in experiments):
+        progress.say(f"CPUs are limited by {engine.about['cpu_limits']}")
+    if any(experiment.total_memory for experiment in experiments):
+        progress.say(f"memory is limited by {engine.about['memory_limits']}")
+    _say_models(experiments, progress)
     folder = _open(args.output)
     session = Session(
         folder=folder,
@@ -108,24 +123,63 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     return 0 if all(summary.status == "completed" for summary in summaries) else 1
 
 
-def choose_engine(asked: str, experiments: list[Experiment]) -> tuple[str, str]:
+def prepare_hosts(
+    args: argparse.Namespace,
+    arguments: list[str],
+    experiments: list[Experiment],
+    progress: Progress,
+) -> int:
+    for flag in ("engine", "spark_master", "data_dir"):
+        if getattr(args, flag) is not None:
+            raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
+    experiment = _settle(hosts.check(experiments, args.prepare), EXISTING, progress)
+    about = environment.describe(["./measure.sh", *arguments], {"name": EXISTING})
+    print(hosts.instructions(experiment, hosts.prepare(experiment, args.prepare, about)))
+    return 0
+
+
+def choose_engine(
+    asked: str, experiments: list[Experiment], spark_master: str | None = None
+) -> tuple[str, str]:
     """The engine, checked, and why: `auto` takes Docker when an engine answers, else namespaces."""
-    cpus = next((e.cpus for e in experiments if e.cpus is not None), None)
+    if spark_master is not None:
+        if asked != "auto":
+            raise SpecError(f"spark_master names the nodes; leave out --engine {asked}")
+        return EXISTING, spark_engine.check(spark_master, experiments)
+    cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
+    memory = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
+    containers_only = [e.launcher for e in experiments if e.attendants]
     if asked == "netns":
-        return asked, netns_engine.check(cpus)
+        if containers_only:
+            raise SpecError(f"launcher {containers_only[0]} needs containers: use --engine docker")
+        return asked, netns_engine.check(cpus, memory)
     try:
-        return "docker", docker_engine.check(max(e.workers for e in experiments))
+        return "docker", docker_engine.check(
+            max(len(e.node_names) for e in experiments), cpus, memory
+        )
     except EngineUnavailable as missing:
-        if asked == "docker":
+        if asked == "docker" or containers_only:
             raise
-        netns_engine.check(cpus)
+        netns_engine.check(cpus, memory)
         return "netns", f"Linux namespaces, since {missing.reason}"
 
 
-def open_engine(name: str, data_folder: Path, progress: Progress) -> Engine:
+def open_engine(
+    name: str, launcher: str, progress: Progress, spark_master: str | None = None
+) -> Engine:
+    """With all that the launcher needs: it is built on first use."""
     if name == "docker":
-        return docker_engine.open_engine(data_folder, progress.say)
+        return docker_engine.open_engine(progress.say, launcher)
+    if launcher != "torch":
+        environment.need(launcher, progress.say)
+    if spark_master is not None:
+        return spark_engine.SparkEngine(spark_master)
     return netns_engine.NetnsEngine()
+
+
+def _largest_launcher(experiments: list[Experiment]) -> str:
+    """What has the one has the ones before it, too."""
+    return max((e.launcher for e in experiments), key=list(LAUNCHERS).index)
 
 
 def write_report(folder: Path) -> Path | None:
@@ -148,6 +202,7 @@ def show(summaries: list[Summary], folder: Path, *, quiet: bool, as_json: bool) 
     # A narrow window folds the lines; rich would cut numbers off.
     console.width = max(console.width, 120) if console.is_terminal else 200
     print_table(summaries, console)
+    print_links(summaries, console)
     for summary in summaries:
         if quiet and summary.error is not None:  # else it was said when it happened
             print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
@@ -156,6 +211,27 @@ def show(summaries: list[Summary], folder: Path, *, quiet: bool, as_json: bool) 
         print(line, file=sys.stderr)
     if as_json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
+
+
+def _prepare_data(experiments: list[Experiment], given: Path | None, progress: Progress) -> Path:
+    """The folder that nodes read; a cache that may be empty where no run takes data."""
+    names = [e.dataset for e in experiments if e.dataset is not None and e.dataset != "none"]
+    names += [w for e in experiments if e.model in MODELS and (w := MODELS[e.model].weights)]
+    if not names:
+        folder = given or default_data_dir() / "mnist"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    folder = prepare_all(names, given, say=progress.say)
+    docker_engine.note_data_folder(folder)
+    return folder
+
+
+def _say_models(experiments: list[Experiment], progress: Progress) -> None:
+    for name, dataset in dict.fromkeys((e.model, e.dataset) for e in experiments):
+        if name in MODELS:
+            count = MODELS[name].parameters
+            size = bytes_text(4 * count)
+            progress.say(f"model: {name} on {dataset}, {count:,} parameters, {size}")
 
 
 def _settle(experiment: Experiment, engine: str, progress: Progress) -> Experiment:
@@ -180,11 +256,11 @@ def _chosen_schedule(workers: int, passes: int, seed: int, progress: Progress) -
 
 def _check_train_sizes(experiments: list[Experiment]) -> None:
     for experiment in experiments:
-        available = DATASETS[experiment.dataset].train_size
+        available = DATASETS[str(experiment.dataset)].train_size
         if experiment.train_size > available:
             raise SpecError(
                 f"train_size {experiment.train_size:,} is more than the {available:,} training"
-                f" images of {experiment.dataset}"
+                f" samples of {experiment.dataset}"
             )
 
 

@@ -2,7 +2,7 @@
 
 The host starts one process inside fresh namespaces (cluster/netns_nodes.py); all nodes live below
 it. When that process ends, for whatever reason, the kernel removes every namespace, veth and process
-with it; only control groups, where CPUs are limited, are ours to remove. It ends when its standard
+with it; only control groups, where CPUs or memory are limited, are ours to remove. It ends when its standard
 input closes, hence also when the host is killed.
 """
 
@@ -10,29 +10,42 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import queue
 import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cluster import cpu_limits
-from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster import kernel_links, limits
+from cluster.engine import (
+    ClusterPlan,
+    CounterSource,
+    EngineError,
+    EngineUnavailable,
+    LinksNotTrue,
+    check_cores,
+    check_memory,
+)
+from cluster.links import Link
 from cluster.records import Counters, parse_net_dev
 from cluster.run_folder import RunFolder, node_name
 from cluster.spec import Experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120
+STATISTICS_TIMEOUT_S = 20
 CAP_SYS_ADMIN = 21
 
 
-def check(cpus: float | None = None) -> str:
+def check(cpus: float | None = None, total_memory: int | None = None) -> str:
     """How namespaces work here; EngineUnavailable, with the way out, where they cannot be used."""
     if not sys.platform.startswith("linux"):
         raise EngineUnavailable("engine netns needs Linux; use --engine docker here")
-    for tool, package in (("unshare", "util-linux"), ("ip", "iproute2")):
+    for tool, package in (("unshare", "util-linux"), ("ip", "iproute2"), ("tc", "iproute2")):
         if _find(tool) is None:
             raise EngineUnavailable(
                 f"engine netns needs the command '{tool}': install the package {package}"
@@ -50,9 +63,15 @@ def check(cpus: float | None = None) -> str:
             f"engine netns needs torch in this Python ({sys.executable}): start with ./measure.sh,"
             " which installs it, or use --engine docker"
         )
-    if cpus is not None:
-        cpu_limits.check()
+    check_cores(cpus, os.cpu_count() or 1)
+    check_memory(total_memory, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    asked = {"cpu": cpus, "memory": total_memory}
+    limits.check(*(controller for controller, limit in asked.items() if limit is not None))
     return "as root" if _may_make_namespaces() else "unprivileged, in a user namespace"
+
+
+def link_modules() -> set[str]:
+    return kernel_links.try_modules(_unshare())
 
 
 class NetnsEngine:
@@ -60,9 +79,17 @@ class NetnsEngine:
 
     @property
     def about(self) -> dict[str, Any]:
-        return {"name": "netns", "privileged": _may_make_namespaces()}
+        return {
+            "name": "netns",
+            "privileged": _may_make_namespaces(),
+            "cpu_limits": _limits_by("cpu"),
+            "memory_limits": _limits_by("memory"),
+        }
 
-    def prepare_run(self, experiment: Experiment, run: RunFolder) -> None:
+    def check_links(self, links: Iterable[Link]) -> None:
+        kernel_links.check(links, link_modules())
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         pass
 
     def cluster(self, plan: ClusterPlan) -> NetnsCluster:
@@ -78,8 +105,14 @@ class NetnsCluster:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.process: subprocess.Popen[str] | None = None
+        self.links: list[dict[str, Any]] = []
+        self.announcement = None
+        self._groups: limits.Groups | None = None
+        self._complaint: str | None = None
+        self._statistics: queue.Queue[list[dict[str, Any]]] = queue.Queue()
         self._exits: dict[int, int] = {}
-        self._ready = threading.Event()
+        self._heard = threading.Event()
+        self._is_ready = False
         self._reader: threading.Thread | None = None
 
     @property
@@ -89,10 +122,12 @@ class NetnsCluster:
     def __enter__(self) -> NetnsCluster:
         plan = self.plan
         document: dict[str, Any] = {
-            "workers": plan.workers,
+            "nodes": plan.nodes,
             "entry": "workloads.worker",
-            "logs": [str(plan.runs[0].log(rank)) for rank in range(plan.workers)],
-            "cgroups": None,
+            "imports": plan.imports,
+            "logs": [str(plan.runs[0].log(rank)) for rank in range(plan.nodes)],
+            "cgroups": {},
+            "links": {rank: str(link) for rank, link in plan.links.items()},
             "environment": {
                 "MASTER_ADDR": node_name(0),
                 "MASTER_PORT": "29500",
@@ -102,8 +137,14 @@ class NetnsCluster:
                 "OMP_NUM_THREADS": "1",
             },
         }
-        if plan.cpus is not None:
-            document["cgroups"] = cpu_limits.create(plan.name, plan.workers, plan.cpus)
+        if plan.cpus or plan.memory_bytes is not None:
+            shares = (
+                {}
+                if plan.memory_bytes is None
+                else dict.fromkeys(range(plan.nodes), plan.memory_bytes)
+            )
+            self._groups = limits.create(plan.name, plan.cpus, shares)
+            document["cgroups"] = self._groups.joins
         self.process = subprocess.Popen(
             [*_unshare(), sys.executable, "-m", "cluster.netns_nodes", json.dumps(document)],
             stdin=subprocess.PIPE,
@@ -125,11 +166,15 @@ class NetnsCluster:
     def _await_ready(self) -> None:
         process = self.process
         assert process is not None
-        if not self._ready.wait(START_TIMEOUT_S) or process.poll() is not None:
-            stderr = ""
-            if process.poll() is not None and process.stderr is not None:
-                stderr = process.stderr.read().strip()
-            raise EngineError(f"the nodes did not start: {stderr or 'no answer in time'}")
+        if not self._heard.wait(START_TIMEOUT_S):
+            raise EngineError("the nodes did not start: no answer in time")
+        if self._is_ready:
+            return
+        process.wait()  # its output has ended, so it is about to
+        if self._complaint is not None:
+            raise LinksNotTrue(self._complaint, self.links)
+        assert process.stderr is not None
+        raise EngineError(f"the nodes did not start: {process.stderr.read().strip()}")
 
     def __exit__(self, *exc: object) -> None:
         process = self.process
@@ -148,8 +193,8 @@ class NetnsCluster:
             if stream is not None:
                 stream.close()
         self.process = None
-        if self.plan.cpus is not None:
-            cpu_limits.remove(self.plan.name)
+        if self._groups is not None:
+            self._groups.remove()
 
     def exited(self) -> dict[int, int]:
         if self.process is not None and self.process.poll() is not None:
@@ -157,6 +202,20 @@ class NetnsCluster:
                 f"the process that holds all nodes ended with code {self.process.returncode}"
             )
         return dict(self._exits)
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        if not self.plan.links or self.process is None or self.process.poll() is not None:
+            return []
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("statistics\n")
+            self.process.stdin.flush()
+            return self._statistics.get(timeout=STATISTICS_TIMEOUT_S)
+        except (OSError, queue.Empty):
+            return []
+
+    def out_of_memory(self) -> set[int]:
+        return self._groups.out_of_memory() if self._groups is not None else set()
 
     def last_words(self, rank: int) -> str:
         return ""
@@ -171,7 +230,7 @@ class NetnsCluster:
         except OSError:
             return {}
         readings = {}
-        for rank in range(self.plan.workers):
+        for rank in range(self.plan.nodes):
             port = ports.get(node_name(rank))
             if port is not None:
                 readings[rank] = port.swapped()
@@ -182,10 +241,22 @@ class NetnsCluster:
         for line in process.stdout:
             message = json.loads(line)
             if "ready" in message:
-                self._ready.set()
+                self._is_ready = True
+                self._heard.set()
+            elif "links" in message:
+                self.links, self._complaint = message["links"], message["complaint"]
+            elif "statistics" in message:
+                self._statistics.put(message["statistics"])
             else:
                 self._exits[message["rank"]] = message["code"]
-        self._ready.set()  # the end of the stream: let a waiter see that the process is gone
+        self._heard.set()  # the end of the stream: let a waiter see that the process is gone
+
+
+def _limits_by(controller: str) -> str | None:
+    try:
+        return limits.check(controller)
+    except EngineUnavailable:
+        return None
 
 
 def _unshare() -> list[str]:

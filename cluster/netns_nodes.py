@@ -20,9 +20,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cluster import netns_links, shaping
 from cluster.run_folder import node_name
 
 CLONE_NEWUTS = 0x04000000
@@ -36,35 +39,37 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def main(document: str) -> int:
     plan = json.loads(document)
-    workers: int = plan["workers"]
-    name_nodes(workers)
-    namespaces = create_namespaces(workers)
+    nodes: int = plan["nodes"]
+    name_nodes(nodes)
+    namespaces = create_namespaces(nodes)
     builder = os.fork()
     if builder == 0:
         status = 1
         try:
-            build_network(workers, namespaces)
-            status = 0
+            build_network(nodes, namespaces)
+            status = 0 if links_are_true(plan, namespaces) else 1
         except (OSError, subprocess.CalledProcessError) as error:
             print(getattr(error, "stderr", None) or error, file=sys.stderr, flush=True)
         finally:
             os._exit(status)
     os.environ.update(plan["environment"])
     entry = importlib.import_module(plan["entry"])
+    for module in plan["imports"]:
+        importlib.import_module(module)
     _, status = os.waitpid(builder, 0)
     if status != 0:
-        print("the switch could not be built", file=sys.stderr)
+        print("the network could not be built", file=sys.stderr)
         return 1
-    nodes = {fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(workers)}
+    processes = {fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(nodes)}
     say({"ready": True})
-    watch(nodes)
+    watch(processes, lambda: read_statistics(plan, namespaces))
     return 0
 
 
-def name_nodes(workers: int) -> None:
+def name_nodes(nodes: int) -> None:
     """Give all nodes an /etc/hosts of their own (this mount namespace is private)."""
     lines = ["127.0.0.1 localhost"]
-    for rank in range(workers):
+    for rank in range(nodes):
         # Also as the mapped IPv6 address under which a dual-stack server sees its clients: torch asks
         # for the name, and a question that goes out to a name server would have to time out.
         lines += [f"{prefix}{address(rank)} {node_name(rank)}" for prefix in ("", "::ffff:")]
@@ -75,19 +80,19 @@ def name_nodes(workers: int) -> None:
         subprocess.run(["mount", "--bind", file.name, "/etc/hosts"], check=True)
 
 
-def create_namespaces(workers: int) -> list[int]:
+def create_namespaces(nodes: int) -> list[int]:
     """One network namespace per node, as open file descriptors; we end where we began."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     descriptors = []
-    for _ in range(workers):
+    for _ in range(nodes):
         check(libc.unshare(CLONE_NEWNET), "unshare")
         descriptors.append(os.open("/proc/self/ns/net", os.O_RDONLY))
-    check(libc.setns(home, CLONE_NEWNET), "setns")
+    enter(home)
     os.close(home)
     return descriptors
 
 
-def build_network(workers: int, namespaces: list[int]) -> None:
+def build_network(nodes: int, namespaces: list[int]) -> None:
     """A bridge here, and for every node a cable from its port (named like it) to its eth0.
 
     Addresses of all kinds are fixed and neighbours are permanent: the kernel's neighbour table holds
@@ -101,23 +106,88 @@ def build_network(workers: int, namespaces: list[int]) -> None:
         *(
             f"link add {node_name(rank)} type veth peer name eth0 address {mac(rank)}"
             f" netns /proc/{os.getpid()}/fd/{namespaces[rank]}"
-            for rank in range(workers)
+            for rank in range(nodes)
         ),
-        *(f"link set {node_name(rank)} master switch up" for rank in range(workers)),
+        *(f"link set {node_name(rank)} master switch up" for rank in range(nodes)),
     )
+    keep_order(nodes)
     for rank, namespace in enumerate(namespaces):
-        check(libc.setns(namespace, CLONE_NEWNET), "setns")
-        no_ipv6()
-        ip(
-            "link set lo up",
-            f"addr add {address(rank)}/16 dev eth0",
-            "link set eth0 up",
-            *(
-                f"neigh add {address(other)} lladdr {mac(other)} dev eth0 nud permanent"
-                for other in range(workers)
-                if other != rank
-            ),
-        )
+        with inside(namespace):
+            no_ipv6()
+            name, value = shaping.CONGESTION_CONTROL
+            Path("/proc/sys", *name.split(".")).write_text(value)
+            ip(
+                "link set lo up",
+                f"addr add {address(rank)}/16 dev eth0",
+                "link set eth0 up",
+                *(
+                    f"neigh add {address(other)} lladdr {mac(other)} dev eth0 nud permanent"
+                    for other in range(nodes)
+                    if other != rank
+                ),
+            )
+
+
+def links_are_true(plan: dict[str, Any], namespaces: list[int]) -> bool:
+    """Shape and verify the links that were asked for, and say what was found."""
+    links = {int(rank): text for rank, text in plan["links"].items()}
+    if not links:
+        return True
+    # The switch has an address while this lasts, and permanent neighbours like all others.
+    switch, switch_mac = netns_links.SWITCH_ADDRESS, mac(0xFFFD)
+    neighbours = [f"{address(rank)} lladdr {mac(rank)} dev switch" for rank in links]
+    for rank in links:
+        with inside(namespaces[rank]):
+            ip(f"neigh add {switch} lladdr {switch_mac} dev eth0 nud permanent")
+    ip(
+        f"link set switch address {switch_mac}",
+        f"addr add {switch}/16 dev switch",
+        *(f"neigh add {neighbour} nud permanent" for neighbour in neighbours),
+    )
+    findings, complaint = netns_links.set_up_links(links, namespaces, enter)
+    ip(*(f"neigh del {one}" for one in neighbours), f"addr del {switch}/16 dev switch")
+    for rank in links:
+        with inside(namespaces[rank]):
+            ip(f"neigh del {switch} dev eth0")
+    say({"links": findings, "complaint": complaint})
+    return complaint is None
+
+
+def read_statistics(plan: dict[str, Any], namespaces: list[int]) -> list[dict[str, Any]]:
+    return netns_links.read_statistics([int(rank) for rank in plan["links"]], namespaces, enter)
+
+
+def enter(namespace: int) -> None:
+    check(libc.setns(namespace, CLONE_NEWNET), "setns")
+
+
+@contextlib.contextmanager
+def inside(namespace: int) -> Iterator[None]:
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    enter(namespace)
+    try:
+        yield
+    finally:
+        enter(home)
+        os.close(home)
+
+
+def keep_order(nodes: int) -> None:
+    """Let each connection be forwarded by one processor, as a real cable would keep its order.
+
+    A worker that moves from one processor to another overtakes its own packets in the first one's queue;
+    TCP takes that for loss and sends again what was never lost, up to 2 % of the bytes of a short run.
+    """
+    every_processor = f"{(1 << (os.cpu_count() or 1)) - 1:x}"
+    with tempfile.TemporaryDirectory(prefix="gradwire-sys-") as own_sys:
+        mount = ["mount", "-t", "sysfs", "none", own_sys]  # the host's shows the host's devices
+        if subprocess.run(mount, capture_output=True).returncode != 0:
+            return  # not everywhere allowed
+        with contextlib.suppress(OSError):  # nor this
+            for rank in range(nodes):
+                queue = Path(own_sys, "class/net", node_name(rank), "queues/rx-0/rps_cpus")
+                queue.write_text(every_processor)
+        subprocess.run(["umount", own_sys], check=True)
 
 
 def fork_node(rank: int, namespace: int, plan: dict[str, Any], entry: Any) -> int:
@@ -131,26 +201,31 @@ def fork_node(rank: int, namespace: int, plan: dict[str, Any], entry: Any) -> in
         nothing = os.open("/dev/null", os.O_RDONLY)
         for target, source in ((0, nothing), (1, log), (2, log)):
             os.dup2(source, target)
-        check(libc.setns(namespace, CLONE_NEWNET), "setns")
+        enter(namespace)
         check(libc.unshare(CLONE_NEWUTS), "unshare")
         socket.sethostname(node_name(rank))
         libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # what ps and top show
-        if plan["cgroups"]:
-            Path(plan["cgroups"][rank]).write_text("0")
+        for join in plan["cgroups"].get(str(rank), ()):
+            Path(join).write_text("0")
         drop_privileges()
         os.environ["RANK"] = str(rank)
-        os.environ["WORLD_SIZE"] = str(plan["workers"])
+        os.environ["WORLD_SIZE"] = str(plan["nodes"])
         code = entry()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os._exit(code)
 
 
-def watch(nodes: dict[int, int]) -> None:
-    """Report nodes that end, until the host closes our input; then take the rest along."""
+def watch(nodes: dict[int, int], statistics: Callable[[], list[dict[str, Any]]]) -> None:
+    """Report nodes that end, until the host closes our input; then take the rest along.
+
+    A line of input asks for the statistics of the links.
+    """
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -163,8 +238,10 @@ def watch(nodes: dict[int, int]) -> None:
             ready = {key.fd for key, _ in selector.select(timeout=1)}
             if awake in ready:
                 os.read(awake, 4096)
-            if 0 in ready and not os.read(0, 4096):
-                return  # the first process of a process namespace ends, and the kernel ends the rest
+            if 0 in ready:
+                if not os.read(0, 4096):
+                    return  # the first process of a process namespace: the kernel ends the rest
+                say({"statistics": statistics()})
 
 
 def reap(nodes: dict[int, int]) -> None:

@@ -24,8 +24,8 @@ class Progress:
 
     def starting(self, experiment: Experiment) -> None:
         """The nodes are about to be raised."""
-        nodes = "node" if experiment.workers == 1 else "nodes"
-        self.say(f"starting {experiment.workers} {nodes} ({experiment.engine})")
+        nodes = "node" if experiment.nodes == 1 else "nodes"
+        self.say(f"starting {experiment.nodes} {nodes} ({experiment.engine})")
 
     def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
         """The nodes are up and this run starts on them."""
@@ -67,7 +67,7 @@ class PlainProgress(Progress):
                 rates = self._collector.sent_rates()
                 self.say(
                     f"  epoch {event['epoch']}/{self._experiment.epochs}"
-                    f"  loss {_loss(self._loss)}  accuracy {event['accuracy']:.2%}"
+                    f"  loss {_loss(self._loss)}{_accuracy(event['accuracy'])}"
                     f"  traffic {bits_rate(sum(rates.values()))}"
                 )
 
@@ -111,7 +111,7 @@ class BarProgress(Progress):
         for rank in range(min(experiment.workers, MOST_BARS)):
             self._bars.add_task(node_name(rank), total=steps, epoch="-", loss="-", rate="")
         if experiment.workers > MOST_BARS:
-            self.say(f"{folder.name}: showing {MOST_BARS} of {experiment.workers} nodes")
+            self.say(f"{folder.name}: showing {MOST_BARS} of {experiment.workers} workers")
         else:
             self.say(f"{folder.name}:")
         self._bars.start()
@@ -146,6 +146,11 @@ class BarProgress(Progress):
             self._bars = None
         if summary.status != "completed":
             self.say(f"{summary.run}: {summary.status}: {summary.error}")
+
+
+def _accuracy(value: float | None) -> str:
+    """A model that only pretends has none."""
+    return "" if value is None else f"  accuracy {value:.2%}"
 
 
 def _loss(value: float | None) -> str:

@@ -18,6 +18,15 @@ A large (GSO) packet counts once, with one header, and a bare acknowledgement is
 bytes - 66 x packets is the payload on shaped and free links alike.
 """
 
+LINK_STATISTICS = ("sent_drops", "sent_overlimits", "received_drops", "received_overlimits")
+"""Packets that a shaped link dropped, and times it had to hold one back."""
+
+SEGMENT_BYTES = 1448
+"""Payload of a full TCP segment on Ethernet, with the usual options."""
+
+NOT_COUNTED = ("lo", "gw-ingress")
+"""Interfaces through which nothing reaches another node; the second is cluster/shaping.py's."""
+
 PHASES = ("setup", "train", "evaluate", "finish")
 
 
@@ -76,11 +85,14 @@ def parse_net_dev(text: str) -> dict[str, Counters]:
     return interfaces
 
 
-def read_node_counters(process: int | str = "self") -> Counters:
-    """All interfaces but lo of the network namespace that a process lives in."""
+def read_node_counters(process: int) -> Counters:
+    """All interfaces of the network namespace that a process lives in, but lo and the shaper's.
+
+    What a shaped node receives passes eth0 and then the shaper's device: it must count once.
+    """
     with open(f"/proc/{process}/net/dev", encoding="ascii") as file:
         interfaces = parse_net_dev(file.read())
-    return total(counters for name, counters in interfaces.items() if name != "lo")
+    return total(counters for name, counters in interfaces.items() if name not in NOT_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +118,16 @@ class Sample:
 def event(kind: str, **values: Any) -> dict[str, Any]:
     """One line of events/node<k>.jsonl.
 
-    hello   schema, node, rank, workers, model_bytes, parameters
-    phase   phase, epoch (or null), counters: entered now, with the node's own counters
-    step    epoch, step, loss, step_s, data_s, compute_s, exchange_s
+    hello   schema, node, rank, role, workers, network (the same where interfaces are), segment_bytes; a worker's
+            also host, sharers (workers that share its interfaces), model_bytes, buffer_bytes, parameters
+    phase   phase, epoch (or null), counters, repeated, segments: entered now, with the node's own counters
+    rest    began, counters, repeated, segments: before and after a pause in which nothing is exchanged
+    step    epoch, step, loss, correct, step_s, data_s, compute_s, exchange_s (the last two null for ddp)
     epoch   epoch, accuracy, loss, consensus_distance: of the average of all workers' models
     result  accuracy, loss, own_accuracy, consensus_distance, samples_seen, steps, rounds
-    end     counters: the last reading, all connections closed
-    error   message: why this worker gave up
+    end     counters, repeated, segments: the last reading, all connections closed
+    error   message: why this node gave up
+    news    text: for the person who waits, from a launcher's own node
     """
     document: dict[str, Any] = _finite({"event": kind, "t": round(time.time(), 4), **values})
     return document
@@ -140,10 +155,12 @@ class Summary:
     curve: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     bytes: dict[str, Any] | None = None
     per_step: dict[str, Any] | None = None
+    control: dict[str, Any] | None = None
     counters: dict[str, Any] | None = None
     seconds: dict[str, Any] | None = None
     links: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     network_activity_sum: int | None = None
+    training: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = _finite(dataclasses.asdict(self))

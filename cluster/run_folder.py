@@ -3,7 +3,7 @@
 runs/<session>/<run>/spec.json           written last before the start: its arrival says "go"
                      compose.yml         Docker only; `docker compose -f ... up` repeats the run
                      events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
-                     environment.json    summary.json
+                     environment.json    summary.json    links.json where links are shaped
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.records import Sample
-from cluster.spec import Experiment
+from cluster.spec import Experiment, node_name
 
-
-def node_name(rank: int) -> str:
-    return f"node{rank}"
+__all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,10 @@ class RunFolder:
         return self.path / "compose.yml"
 
     @property
+    def links(self) -> Path:
+        return self.path / "links.json"
+
+    @property
     def samples(self) -> Path:
         return self.path / "samples.csv"
 
@@ -61,11 +63,21 @@ class RunFolder:
     def model(self) -> Path:
         return self.path / "model" / "consensus.pt"
 
+    @property
+    def timeline(self) -> Path:
+        return self.path / "logs" / "timeline.json"
+
     def events(self, rank: int) -> Path:
-        return self.path / "events" / f"{node_name(rank)}.jsonl"
+        return self.events_of(node_name(rank))
+
+    def events_of(self, node: str) -> Path:
+        return self.path / "events" / f"{node}.jsonl"
 
     def log(self, rank: int) -> Path:
-        return self.path / "logs" / f"{node_name(rank)}.log"
+        return self.log_of(node_name(rank))
+
+    def log_of(self, node: str) -> Path:
+        return self.path / "logs" / f"{node}.log"
 
     def node_folders(self) -> list[Path]:
         """The folders that nodes write to; everything else belongs to the host."""
@@ -84,6 +96,14 @@ class RunFolder:
         if not isinstance(document, dict):
             raise ValueError(f"{self.summary} holds no JSON object")
         return document
+
+    def read_links(self) -> list[dict[str, Any]]:
+        """The entries of the summary's `links`; none where no link was shaped."""
+        try:
+            links: list[dict[str, Any]] = json.loads(self.links.read_text())["links"]
+        except FileNotFoundError:
+            return []
+        return links
 
     def read_events(self, rank: int) -> list[dict[str, Any]]:
         """All whole lines; a line cut off by a crash is left out."""

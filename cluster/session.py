@@ -5,17 +5,27 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cluster.collector import Collector
-from cluster.engine import Cluster, ClusterPlan, Engine, EngineError
+from cluster.engine import (
+    Cluster,
+    ClusterPlan,
+    Engine,
+    EngineError,
+    EngineUnavailable,
+    LinksNotTrue,
+)
+from cluster.link_report import Findings, burst_warning, verdict, with_statistics
+from cluster.memory import write_memory
 from cluster.progress import Progress
 from cluster.records import Summary
-from cluster.run_folder import RunFolder, node_name, write_json
+from cluster.run_folder import RunFolder, write_json
 from cluster.spec import Experiment
+from cluster.strategies import LAUNCHERS, STRATEGIES
 from cluster.tail import EventTail
 
 GRACE_S = 3.0
@@ -39,15 +49,21 @@ class Session:
     engine: Engine
     summarise: Summarise
     progress: Progress
+    warned: list[str] = field(default_factory=list)
 
     def conduct(self, experiments: Sequence[Experiment]) -> list[Summary]:
         """All runs; one that fails does not stop the others."""
         runs = [(e, self._create(index, e)) for index, e in enumerate(experiments, 1)]
-        summaries = []
+        summaries: list[Summary] = []
         for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
             while remaining:
-                done = self._on_one_cluster(remaining)
+                try:
+                    done = self._on_one_cluster(remaining)
+                except EngineUnavailable as error:
+                    if not summaries:
+                        raise
+                    done = [self._close(*remaining[0], "failed", str(error))]
                 summaries += done
                 remaining = remaining[len(done) :]
         return summaries
@@ -56,7 +72,7 @@ class Session:
         name = f"{index:03d}-{experiment.label}-s{experiment.seed}"
         folder = RunFolder(self.folder / name).create()
         write_json(folder.environment, self.environment)
-        self.engine.prepare_run(experiment, folder)
+        self.engine.prepare_run(experiment, folder, self.data_folder)
         return folder
 
     def _on_one_cluster(self, runs: list[Run]) -> list[Summary]:
@@ -64,19 +80,29 @@ class Session:
         first, folder = runs[0]
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
-            workers=first.workers,
-            cpus=first.cpus,
+            nodes=first.nodes,
+            attendants=first.attendants,
+            cpus=first.cpus_by_rank,
+            memory_bytes=first.memory_per_node,
+            links=first.links,
             runs=tuple(folder for _, folder in runs),
             data_folder=self.data_folder,
+            imports=_slow_imports(experiment for experiment, _ in runs),
         )
         summaries: list[Summary] = []
         current: Run = runs[0]
         try:
             self.progress.starting(first)
             with self.engine.cluster(plan) as cluster:
+                if cluster.announcement:
+                    self.progress.say(cluster.announcement)
+                if cluster.links:
+                    self.progress.say(verdict(cluster.links))
                 for current in runs:
                     summaries.append(self._one_run(*current, cluster))
         except (RunFailed, EngineError) as error:
+            if isinstance(error, LinksNotTrue):
+                record_links(current[1], error.findings)
             summaries.append(self._close(*current, "failed", str(error)))
         except KeyboardInterrupt:
             self._close(*current, "interrupted", "interrupted by the user")
@@ -84,16 +110,28 @@ class Session:
         return summaries
 
     def _one_run(self, experiment: Experiment, folder: RunFolder, cluster: Cluster) -> Summary:
-        collector = Collector(folder.samples, cluster.sources, experiment.interval)
+        collector = Collector(
+            folder.samples, cluster.sources, experiment.interval, experiment.node_names
+        )
+        record_links(folder, cluster.links)
+        before = cluster.link_statistics()
         with collector:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
-            watch(experiment, folder, cluster, self.progress)
+            watch(experiment, folder, cluster, self.progress, self._warn_of_burst)
+        record_links(folder, cluster.links, before, cluster.link_statistics())
         if folder.samples.name in collector.failures:
             raise RunFailed(f"samples are incomplete: {collector.failures[folder.samples.name]}")
         for source, reason in collector.failures.items():
             self.progress.say(f"the counters of {source} were not always readable: {reason}")
         return self._close(experiment, folder, "completed", None)
+
+    def _warn_of_burst(self, findings: Findings, model_bytes: int) -> None:
+        """Once a session. What a message is, only the workers know."""
+        warning = burst_warning(findings, model_bytes)
+        if warning and not self.warned:
+            self.warned.append(warning)
+            self.progress.say(warning)
 
     def _close(
         self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
@@ -106,27 +144,62 @@ class Session:
         return summary
 
 
-def watch(experiment: Experiment, folder: RunFolder, cluster: Cluster, progress: Progress) -> None:
-    """Until every node has ended its run; RunFailed when one cannot."""
-    tails = [EventTail(folder.events(rank)) for rank in range(experiment.workers)]
+def _slow_imports(experiments: Iterable[Experiment]) -> tuple[str, ...]:
+    """Each once, in the order in which they are to be imported."""
+    modules: dict[str, None] = {}
+    for experiment in experiments:
+        facts = STRATEGIES[experiment.strategy], LAUNCHERS[experiment.launcher]
+        modules |= dict.fromkeys(module for one in facts for module in one.imports)
+    return tuple(modules)
+
+
+def record_links(
+    folder: RunFolder, findings: Findings, before: Findings = (), after: Findings = ()
+) -> None:
+    if findings:
+        links = with_statistics(findings, before, after)
+        write_json(folder.links, {"schema": 1, "links": links})
+
+
+def watch(
+    experiment: Experiment,
+    folder: RunFolder,
+    cluster: Cluster,
+    progress: Progress,
+    met: Callable[[Findings, int], None],
+) -> None:
+    """Until every node has ended its run; RunFailed when one cannot.
+
+    `met` is told the links and the size of the model as soon as a worker says it.
+    """
+    names = experiment.all_names
+    tails = {
+        rank: EventTail(folder.events_of(name))
+        for rank, name in enumerate(names)
+        if name in experiment.reporters
+    }
     ended: set[int] = set()
     errors: dict[int, tuple[float, str]] = {}
     deadline: float | None = None
-    while len(ended) < experiment.workers:
-        for rank, tail in enumerate(tails):
+    while len(ended) < len(tails):
+        for rank, tail in tails.items():
             for event in tail.read():
                 progress.event(rank, event)
-                if event["event"] == "end":
+                if event["event"] == "hello" and rank == 0:
+                    met(cluster.links, event["model_bytes"])
+                elif event["event"] == "end":
                     ended.add(rank)
                 elif event["event"] == "error":
                     errors[rank] = (event["t"], event["message"])
-        if len(ended) == experiment.workers:
+                elif event["event"] == "news":
+                    progress.say(f"  {names[rank]}: {event['text']}")
+        if len(ended) == len(tails):
             break
         exits = cluster.exited()
         if exits or errors:
             deadline = deadline or time.monotonic() + GRACE_S
             if time.monotonic() > deadline:
-                raise RunFailed(explain(exits, errors, folder, cluster))
+                raise RunFailed(explain(exits, errors, folder, cluster, experiment))
         progress.tick()
         time.sleep(0.05)
 
@@ -136,15 +209,24 @@ def explain(
     errors: dict[int, tuple[float, str]],
     folder: RunFolder,
     cluster: Cluster,
+    experiment: Experiment,
 ) -> str:
     """The node that failed first and why: one that was killed, else the one that complained first.
 
     When a node dies its peers complain of a closed connection; they are not the cause.
     """
+    names = experiment.all_names
     signals = {128 + number for number in signal.Signals}
     killed = sorted(rank for rank, code in exits.items() if code in signals)
     silent = sorted(set(exits) - set(errors))  # gone without a word, so not for another's sake
-    if killed:
+    starved = sorted(cluster.out_of_memory())
+    if starved:
+        rank = starved[0]
+        cause = "ran out of memory"
+        if rank < experiment.nodes and experiment.memory_per_node is not None:
+            limit = write_memory(experiment.memory_per_node)
+            cause += f": the kernel ended it at its limit of {limit}; raise --total-memory"
+    elif killed:
         rank = killed[0]
         name = signal.Signals(exits[rank] - 128).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
@@ -156,4 +238,4 @@ def explain(
     else:
         rank = min(errors, key=lambda r: errors[r][0])
         cause = errors[rank][1]
-    return f"{node_name(rank)} {cause}; see {folder.log(rank)}"
+    return f"{names[rank]} {cause}; see {folder.log_of(names[rank])}"

@@ -11,47 +11,46 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from cluster import catalogue, synthetic
+from cluster.catalogue import DATASETS, MODELS
+from cluster.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
+from cluster.memory import parse_memory, write_memory
+from cluster.strategies import (
+    AVERAGES,
+    BUFFERS,
+    LAUNCHERS,
+    REDUCTIONS,
+    SCHEDULES,
+    STRATEGIES,
+    own_defaults,
+)
+
 SCHEMA = 1
 MAX_WORKERS = 256
 
 ENGINES = ("docker", "netns")
+EXISTING = "existing"
+"""The engine of nodes that are there already; chosen by --spark-master alone."""
 COMPRESSIONS = ("none", "fp16", "bf16")
-LAUNCHERS = ("torch",)
-DATASETS = ("mnist",)
-MODELS = ("mnist-cnn",)
-SCHEDULES = {
-    "ring": "consecutive neighbours, shifted by one place each round",
-    "random": "a seeded shuffle cut into groups",
-    "exponential": "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
-    "grid": "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
-    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
+OPTIMIZERS = {
+    "sgd": "stochastic gradient descent with momentum",
+    "adamw": "Adam with decoupled weight decay",
+    "lars": "SGD whose step in each layer is in proportion to its weights, for large batches",
+}
+LR_RULES = {
+    "none": "the rate as it is",
+    "linear": "times the number of batches that an update is made of",
+    "sqrt": "times the square root of that",
+    "auto": "linear where gradients are averaged, none where parameters are",
+}
+SHUFFLES = {
+    "epoch": "every epoch in an order of its own",
+    "fixed": "the first epoch's order again and again, as where a sampler is not told the epoch",
 }
 
 
-@dataclass(frozen=True)
-class StrategyFacts:
-    """What the command line must know of a strategy without importing torch."""
-
-    summary: str
-    has_passes: bool = False
-    exchanges: bool = True
-    local_steps: int = 1
-    """The default of --local-steps."""
-
-
-STRATEGIES: dict[str, StrategyFacts] = {
-    "single": StrategyFacts("one worker, no exchange: the baseline", exchanges=False),
-    "allreduce": StrategyFacts("ring all-reduce of the gradients"),
-    "ring": StrategyFacts("the same ring written out with send and receive, for teaching"),
-    "allgather": StrategyFacts("everyone gets every gradient and averages for itself"),
-    "gather-scatter": StrategyFacts("gather to a root, average there, send the mean back"),
-    "reduce-broadcast": StrategyFacts("add up a tree to a root, send the mean down the tree"),
-    "pairwise": StrategyFacts(
-        "groups of passes+1 neighbours average their parameters after a local update",
-        has_passes=True,
-    ),
-    "local-sgd": StrategyFacts("all-reduce of the parameters every few local steps", local_steps=8),
-}
+def node_name(rank: int) -> str:
+    return f"node{rank}"
 
 
 class SpecError(ValueError):
@@ -88,18 +87,72 @@ class Experiment:
         " (default: 1; 8 for local-sgd)",
         "H",
     )
+    average: str | None = _knob(
+        None,
+        "strategy",
+        "what is averaged: gradients before the update or parameters after it"
+        " (default: parameters for pairwise and local-sgd, else gradients)",
+        "WHAT",
+    )
+    reduce: str = _knob(
+        "mean", "strategy", "gradients are averaged or only added up (N times the step)", "HOW"
+    )
+    bucket_mb: float | None = _knob(
+        None,
+        "strategy",
+        "exchange the model in pieces of so many MiB, as whole tensors; 0 is one tensor at a time"
+        " (default: all at once; with --overlap chosen from the model and the link; 25 for ddp)",
+        "MIB",
+    )
+    overlap: bool = _knob(
+        False, "strategy", "let pieces leave during backward, as soon as they are ready", "yes|no"
+    )
     compress: str = _knob(
         "none", "strategy", "how numbers are made smaller before they are sent", "NAME"
     )
+    buffers: str | None = _knob(
+        None,
+        "strategy",
+        "what happens to buffers such as batch-norm statistics after an exchange (default: average for"
+        " pairwise, else broadcast)",
+        "WHAT",
+    )
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
-    train_size: int = _knob(6000, "training", "training images, all workers together", "IMAGES")
-    batch_size: int = _knob(64, "training", "images per step and worker", "IMAGES")
-    lr: float = _knob(0.05, "training", "learning rate of SGD", "RATE")
-    momentum: float = _knob(0.5, "training", "momentum of SGD, 0 to below 1", "M")
+    train_size: int = _knob(6000, "training", "training samples, all workers together", "SAMPLES")
+    batch_size: int = _knob(64, "training", "samples per step and worker", "SAMPLES")
+    lr: float = _knob(0.05, "training", "learning rate, for one worker's batch", "RATE")
+    momentum: float = _knob(0.5, "training", "momentum of SGD and LARS, 0 to below 1", "M")
     seed: int = _knob(1, "training", "seed of weights, shuffles and random schedules", "SEED")
     engine: str = _knob("netns", "cluster", "what the nodes are made of", "NAME")
     cpus: float | None = _knob(
         None, "cluster", "CPU cores each node may use at most (default: no limit)", "CORES"
+    )
+    link: str | None = _knob(
+        None,
+        "cluster",
+        "what every node is attached with, in both directions: 20mbit, or 100mbit/5ms/0.1% with delay"
+        " and loss where the kernel has netem (default: as fast as the machine can)",
+        "RATE[/DELAY[/LOSS]]",
+    )
+    bottleneck: str | None = _knob(
+        None,
+        "cluster",
+        "nodes with a link of their own: 2:20mbit, or 0:20mbit,2:5mbit for two of them; again for"
+        " another case: --bottleneck none --bottleneck 2:20mbit makes two runs",
+        "RANK:LINK[,...]",
+    )
+    straggler: str | None = _knob(
+        None,
+        "cluster",
+        "nodes with CPU cores of their own: 1:0.5; again for another case, as with bottleneck",
+        "RANK:CORES[,...]",
+    )
+    total_memory: str | None = _knob(
+        None,
+        "cluster",
+        "memory of all nodes that train together, each an equal share: 6g or 900m, powers of 1024; none is"
+        " no limit (default: none)",
+        "SIZE",
     )
     interval: float = _knob(
         1.0,
@@ -107,18 +160,71 @@ class Experiment:
         "seconds between readings of the Docker API; kernel counters are read ten times as often",
         "SECONDS",
     )
-    dataset: str = "mnist"
-    model: str = "mnist-cnn"
-    launcher: str = "torch"
+    model: str = _knob(
+        "mnist-cnn",
+        "training",
+        "the network (below), or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s: layers of"
+        " so many bytes in all whose forward and backward take that long by sleeping; or"
+        " synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: layers as that network has them",
+        "NAME",
+    )
+    dataset: str | None = _knob(
+        None, "training", "what it is trained on (default: the first below that it takes)", "NAME"
+    )
+    launcher: str = _knob(
+        "torch",
+        "cluster",
+        "the library that runs the workers and carries what they exchange",
+        "NAME",
+    )
+    timeline: bool = _knob(
+        False,
+        "cluster",
+        "keep Horovod's timeline of a run, logs/timeline.json in its folder, for a browser's tracing page;"
+        " writing it takes a core of node 0",
+        "yes|no",
+    )
+    optimizer: str = _knob("sgd", "training", "how gradients become an update", "NAME")
+    weight_decay: float = _knob(
+        0.0, "training", "how much of every parameter an update takes away, times the rate", "D"
+    )
+    lr_rule: str = _knob(
+        "none", "training", "what becomes of the rate when several batches make an update", "NAME"
+    )
+    warmup_epochs: float = _knob(
+        0.0, "training", "epochs in which the rate rises to its full value, step by step", "E"
+    )
+    partition: str = _knob(
+        "iid",
+        "training",
+        "how training samples are spread: iid (alike), label (sorted by label), or dirichlet:ALPHA (the"
+        " smaller ALPHA, the more uneven)",
+        "HOW",
+    )
+    shuffle: str = _knob("epoch", "training", "in what order samples come", "HOW")
+    augment: bool = _knob(
+        False, "training", "move training images by up to 4 pixels, mirror half of them", "yes|no"
+    )
+    test_size: int | None = _knob(
+        None, "training", "test samples that score the result (default: all)", "SAMPLES"
+    )
 
     def __post_init__(self) -> None:
         for name in _kinds():
             _typed(name, getattr(self, name))
-        _one_of("dataset", self.dataset, DATASETS)
-        _one_of("model", self.model, MODELS)
         _one_of("launcher", self.launcher, LAUNCHERS)
         _one_of("strategy", self.strategy, STRATEGIES)
-        _one_of("engine", self.engine, ENGINES)
+        is_synthetic = self._check_model()
+        facts = STRATEGIES[self.strategy]
+        self._fill(average=facts.averages[0], buffers=facts.buffers)
+        fitting = ["none"] if is_synthetic else catalogue.fitting(self.model)
+        self._fill(dataset=fitting[0])
+        self._check_data(fitting)
+        self._check_training()
+        _one_of("average", str(self.average), AVERAGES)
+        _one_of("reduce", self.reduce, REDUCTIONS)
+        _one_of("buffers", str(self.buffers), BUFFERS)
+        _one_of("engine", self.engine, (*ENGINES, EXISTING))
         _one_of("compress", self.compress, COMPRESSIONS)
         if self.schedule is not None:
             _one_of("schedule", self.schedule, SCHEDULES)
@@ -134,14 +240,62 @@ class Experiment:
             raise SpecError(f"momentum must be at least 0 and below 1, not {self.momentum:g}")
         if self.cpus is not None:
             _between("cpus", self.cpus, 0.01, 1024)
+        if self.bucket_mb is not None:
+            _between("bucket_mb", self.bucket_mb, 0, 1024 * 1024)
         self._check_strategy()
+        self._check_nodes()
+        self._check_memory()
         if self.steps_per_epoch < 1:
             raise SpecError(
                 f"batch_size {self.batch_size} is larger than a worker's shard: train_size"
                 f" {self.train_size} over {self.workers} workers is"
-                f" {self.train_size // self.workers} images; lower --batch-size or raise"
+                f" {self.train_size // self.workers} samples; lower --batch-size or raise"
                 " --train-size"
             )
+
+    def _fill(self, **defaults: str) -> None:
+        """What was not said is the strategy's default, and stored like all others."""
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+
+    def _check_model(self) -> bool:
+        """Is it a synthetic one?"""
+        if self.model.startswith(synthetic.PREFIX):
+            try:
+                synthetic.parse(self.model)
+            except ValueError as error:
+                raise SpecError(f"model {self.model}: {error}") from None
+            return True
+        _one_of("model", self.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
+        return False
+
+    def _check_data(self, fitting: list[str]) -> None:
+        _one_of("dataset", str(self.dataset), DATASETS)
+        gives = DATASETS[str(self.dataset)].gives
+        if self.dataset not in fitting:
+            takes = DATASETS[fitting[0]].gives
+            raise SpecError(
+                f"model {self.model} does not fit dataset {self.dataset}: it takes {takes}, not"
+                f" {gives}; use --dataset {' or '.join(fitting)}"
+            )
+        try:
+            catalogue.parse_partition(self.partition)
+        except ValueError as error:
+            raise SpecError(f"partition {self.partition!r}: {error}") from None
+        if self.dataset == "none" and self.partition != "iid":
+            raise SpecError(f"partition {self.partition} needs labels; {self.model} has no data")
+        if self.augment and not gives.startswith("images"):
+            raise SpecError(f"augment is for images; {self.dataset} gives {gives}")
+        _one_of("shuffle", self.shuffle, SHUFFLES)
+        if self.test_size is not None:
+            _between("test_size", self.test_size, 1, max(1, DATASETS[str(self.dataset)].test_size))
+
+    def _check_training(self) -> None:
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _one_of("lr_rule", self.lr_rule, LR_RULES)
+        _between("weight_decay", self.weight_decay, 0, 1)
+        _between("warmup_epochs", self.warmup_epochs, 0, 100_000)
 
     def _check_strategy(self) -> None:
         facts = STRATEGIES[self.strategy]
@@ -149,13 +303,25 @@ class Experiment:
             raise SpecError(
                 f"strategy {self.strategy} has one worker, not {self.workers}: use --workers 1"
             )
-        for name, value in (
-            ("local_steps", self.local_steps != 1),
-            ("compress", self.compress != "none"),
-        ):
-            if value and not facts.exchanges:
+        self._refuse(facts.refuses, f"strategy {self.strategy}")
+        launcher = LAUNCHERS[self.launcher]
+        if self.strategy in launcher.lacks:
+            others = ", ".join(name for name in STRATEGIES if name not in launcher.lacks)
+            raise SpecError(
+                f"launcher {self.launcher} has no {self.strategy}: {launcher.lacks[self.strategy]};"
+                f" it has: {others}"
+            )
+        self._refuse(launcher.refuses, f"launcher {self.launcher}")
+        if self.average == "parameters":
+            if self.reduce == "sum":
                 raise SpecError(
-                    f"{name} does not apply to strategy {self.strategy}, which exchanges nothing"
+                    "reduce sum makes no sense for parameters: N models added up are no model;"
+                    " use --average gradients, or --reduce mean"
+                )
+            if self.overlap:
+                raise SpecError(
+                    "overlap needs --average gradients: parameters are only known after the update,"
+                    " when backward is over"
                 )
         if not facts.has_passes:
             for name in ("passes", "schedule"):
@@ -176,6 +342,16 @@ class Experiment:
                 " use schedule grid for larger groups"
             )
 
+    def _refuse(self, refused: dict[str, str], what: str) -> None:
+        """A knob that was turned, or turned to a value, where that makes no sense."""
+        default = {f.name: f.default for f in dataclasses.fields(self)}
+        default |= own_defaults(self.strategy)
+        for knob, reason in refused.items():
+            name, _, value = knob.partition("=")
+            turned = getattr(self, name)
+            if turned == value if value else turned != default[name]:
+                raise SpecError(f"{knob.replace('=', ' ')} does not apply to {what}, {reason}")
+
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in the smallest shard: every worker makes the same number of steps."""
@@ -194,9 +370,109 @@ class Experiment:
         return -(-self.steps_per_epoch // self.local_steps)
 
     @property
+    def nodes(self) -> int:
+        """Workers are ranks 0 to workers-1; a server is one node more."""
+        return self.workers + STRATEGIES[self.strategy].has_server
+
+    def _check_nodes(self) -> None:
+        """Links and stragglers, by rank; stored in one way of writing, so that equal ones are equal."""
+        for name, parse, write in (
+            ("link", parse_link, str),
+            ("bottleneck", parse_links, write_by_rank),
+            ("straggler", parse_cores, write_by_rank),
+        ):
+            text = getattr(self, name)
+            if text is None:
+                continue
+            try:
+                parsed: Any = parse(text)
+            except LinkError as error:
+                raise SpecError(f"{name} {text!r}: {error}") from None
+            for rank in parsed if isinstance(parsed, dict) else ():
+                if rank >= self.nodes:
+                    raise SpecError(
+                        f"{name} {text!r}: there is no node {rank}, the {self.nodes} nodes are 0 to"
+                        f" {self.nodes - 1}"
+                    )
+            object.__setattr__(self, name, write(parsed))
+
+    def _check_memory(self) -> None:
+        """A share in which no worker can start is refused; stored in one way of writing."""
+        if self.total_memory is None:
+            return
+        try:
+            size = parse_memory(self.total_memory)
+        except ValueError as error:
+            raise SpecError(f"total_memory {self.total_memory!r}: {error}") from None
+        object.__setattr__(self, "total_memory", write_memory(size))
+        least = LAUNCHERS[self.launcher].least_memory
+        if size // self.nodes < least:
+            raise SpecError(
+                f"total_memory {self.total_memory} is {size // self.nodes // 2**20}m for each of {self.nodes}"
+                f" nodes, and a worker of launcher {self.launcher} needs {write_memory(least)} to start:"
+                f" use --total-memory {write_memory(least * self.nodes)} or more, or fewer nodes"
+            )
+
+    @property
+    def total_memory_bytes(self) -> int | None:
+        return None if self.total_memory is None else parse_memory(self.total_memory)
+
+    @property
+    def memory_per_node(self) -> int | None:
+        """Bytes, whole MiB; None where there is no limit."""
+        total = self.total_memory_bytes
+        return None if total is None else total // self.nodes // 2**20 * 2**20
+
+    @property
+    def node_names(self) -> list[str]:
+        """By rank: those that exchange, then those that only attend."""
+        return [node_name(rank) for rank in range(self.nodes)] + list(self.attendants)
+
+    @property
+    def attendants(self) -> tuple[str, ...]:
+        """Nodes that a launcher adds: they train nothing, and their traffic is its own."""
+        return () if self.engine == EXISTING else LAUNCHERS[self.launcher].attendants
+
+    @property
+    def all_names(self) -> list[str]:
+        """The nodes', by rank, and then those of reporters on hosts that are none of them."""
+        return list(dict.fromkeys((*self.node_names, *self.reporters)))
+
+    @property
+    def reporters(self) -> tuple[str, ...]:
+        """Nodes that write events, and whose last one ends the run."""
+        return (*map(node_name, range(self.nodes)), *LAUNCHERS[self.launcher].reporters)
+
+    @property
+    def links(self) -> dict[int, Link]:
+        """The nodes whose link is shaped: a bottleneck's own link, else the one for all."""
+        links = dict.fromkeys(range(self.nodes), parse_link(self.link)) if self.link else {}
+        return {**links, **(parse_links(self.bottleneck) if self.bottleneck else {})}
+
+    @property
+    def rates_mbit(self) -> list[float | None]:
+        """Of every node's link, both ways; None where nobody throttles it."""
+        links = self.links
+        return [links[rank].rate_mbit if rank in links else None for rank in range(self.nodes)]
+
+    @property
+    def slowest_mbit(self) -> float | None:
+        """Of the links that are throttled."""
+        return min((rate for rate in self.rates_mbit if rate is not None), default=None)
+
+    @property
+    def cpus_by_rank(self) -> dict[int, float]:
+        """The nodes whose CPUs are limited: a straggler's own limit, else the one for all."""
+        limits = {} if self.cpus is None else dict.fromkeys(range(self.nodes), self.cpus)
+        return {**limits, **(parse_cores(self.straggler) if self.straggler else {})}
+
+    @property
     def cluster(self) -> tuple[object, ...]:
         """What a run asks of its nodes; runs that ask for the same can share them."""
-        return (self.workers, self.cpus)
+        return (
+            *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
+            *(self.launcher, self.total_memory),
+        )
 
     @property
     def label(self) -> str:
@@ -208,6 +484,16 @@ class Experiment:
             parts.append(f"h{self.local_steps}")
         if self.compress != "none":
             parts.append(self.compress)
+        if self.overlap:
+            parts.append("overlap")
+        if self.launcher != "torch":
+            parts.append(self.launcher)
+        if self.link is not None:
+            parts.append(self.link.partition("/")[0])
+        if self.bottleneck is not None:
+            parts += ["slow", *map(str, parse_links(self.bottleneck))]
+        if self.straggler is not None:
+            parts += ["straggler", *map(str, parse_cores(self.straggler))]
         return "-".join(parts)
 
     def to_json(self) -> dict[str, Any]:

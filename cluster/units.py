@@ -18,6 +18,11 @@ def seconds_text(seconds: float) -> str:
     )
 
 
+def four_digits(value: float) -> str:
+    """19.98, 1000"""
+    return _scaled(value, ("",), 4).strip()
+
+
 def _three_digits(value: float) -> str:
     return _scaled(value, ("",), 3).strip()
 
@@ -31,3 +36,10 @@ def _scaled(value: float, units: tuple[str, ...], digits: int) -> str:
         power += 1
     fraction = 0 if power == 0 and len(units) > 1 else max(0, digits - len(str(int(abs(value)))))
     return f"{value:.{fraction}f} {units[power]}"
+
+
+def knob_text(value: object) -> str:
+    """A knob's value as it is typed."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

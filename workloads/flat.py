@@ -1,43 +1,94 @@
-"""A model's parameters in one contiguous buffer and its gradients in another.
+"""A model's parameters in contiguous memory, its gradients likewise, and its buffers.
 
-An exchange then moves one buffer, without packing and unpacking, and the optimizer updates one tensor.
+An exchange then moves slices of a few large tensors, without packing and unpacking, and the optimizer
+updates whole tensors. Tensors of different types cannot share memory: there is one part per type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Part:
+    """All trainable parameters of one type, end to end, with their gradients in the same places."""
+
+    parameters: Tensor
+    gradients: Tensor
+    tensors: tuple[nn.Parameter, ...]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each tensor begins, and where the last one ends."""
+        offsets = [0]
+        for tensor in self.tensors:
+            offsets.append(offsets[-1] + tensor.numel())
+        return offsets
 
 
 class FlatModel:
-    """Owns the two buffers; the model's parameters become views into them."""
+    """Owns the memory; the model's parameters, gradients and buffers become views into it.
 
-    def __init__(self, model: nn.Module) -> None:
-        tensors = [p for p in model.parameters() if p.requires_grad]
-        self.parameters = torch.cat([p.detach().reshape(-1) for p in tensors])
-        self.gradients = torch.zeros_like(self.parameters)
-        offset = 0
-        for p in tensors:
-            end = offset + p.numel()
-            p.data = self.parameters[offset:end].view_as(p)
-            p.grad = self.gradients[offset:end].view_as(p)
-            offset = end
-
-
-class Sgd:
-    """Stochastic gradient descent with momentum on a flat model, as torch.optim.SGD defines it.
-
-    Two tensor operations on one buffer; importing torch.optim costs each forked worker more.
+    Frozen parameters stay where they are. A parameter that gets no gradient in a step counts as one
+    whose gradient is zero, since another worker may have one for it.
     """
 
-    def __init__(self, flat: FlatModel, lr: float, momentum: float) -> None:
-        self.flat = flat
-        self.lr = lr
-        self.momentum = momentum
-        self.velocity = torch.zeros_like(flat.parameters)
+    def __init__(self, model: nn.Module) -> None:
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        self.parts = tuple(_flatten(tensors) for tensors in _by_type(trainable))
+        self.buffers = _flatten_buffers(model)
 
-    def step(self) -> None:
-        """Update, and clear the gradients for the next step to add to."""
-        self.velocity.mul_(self.momentum).add_(self.flat.gradients)
-        self.flat.parameters.add_(self.velocity, alpha=-self.lr)
-        self.flat.gradients.zero_()
+    @property
+    def state(self) -> list[Tensor]:
+        """Everything in which workers can differ."""
+        return [part.parameters for part in self.parts] + self.buffers
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(part.parameters.numel() for part in self.parts)
+
+    def adopt(self) -> None:
+        """Take what came back in the gradients' place as the parameters, from a server that updates."""
+        for part in self.parts:
+            part.parameters.copy_(part.gradients)
+            part.gradients.zero_()
+
+
+def _by_type(tensors: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, ...]]:
+    found: dict[torch.dtype, list[nn.Parameter]] = {}
+    for tensor in tensors:
+        found.setdefault(tensor.dtype, []).append(tensor)
+    return [tuple(group) for group in found.values()]
+
+
+def _flatten(tensors: tuple[nn.Parameter, ...]) -> Part:
+    parameters = torch.cat([p.detach().reshape(-1) for p in tensors])
+    part = Part(parameters, torch.zeros_like(parameters), tensors)
+    for tensor, start in zip(tensors, part.offsets, strict=False):
+        end = start + tensor.numel()
+        tensor.data = part.parameters[start:end].view(tensor.shape)
+        tensor.grad = part.gradients[start:end].view(tensor.shape)
+    return part
+
+
+def _flatten_buffers(model: nn.Module) -> list[Tensor]:
+    """One tensor per floating type. Counters are left out: every worker counts alike."""
+    found: dict[torch.dtype, list[tuple[nn.Module, str, Tensor]]] = {}
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_floating_point():
+                found.setdefault(buffer.dtype, []).append((module, name, buffer))
+    flats = []
+    for places in found.values():
+        flat = torch.cat([buffer.reshape(-1) for _, _, buffer in places])
+        start = 0
+        for module, name, buffer in places:
+            end = start + buffer.numel()
+            setattr(module, name, flat[start:end].view(buffer.shape))
+            start = end
+        flats.append(flat)
+    return flats

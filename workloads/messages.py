@@ -6,6 +6,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+WIRE_TYPES: dict[str, torch.dtype | None] = {
+    "none": None,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+"""--compress -> what travels instead of the tensor's own type."""
+
+CHUNKS = 128
+LEAST_CHUNK_BYTES = 32 * 1024
+
 _buffers: dict[tuple[str, int, torch.dtype], Tensor] = {}
 
 
@@ -29,6 +39,18 @@ def receive(tensor: Tensor, source: int, tag: int = 0) -> dist.Work:
     work = dist.irecv(tensor, source, tag=tag)
     assert work is not None
     return work
+
+
+def cut(flat: Tensor) -> tuple[Tensor, ...]:
+    """Into chunks that follow each other down a pipeline.
+
+    What passes a pipeline waits for one chunk to fill it and one to drain it: with 128 chunks, one or
+    two percent. Smaller ones than 32 KiB are not made: of those, Gloo's 144 bytes a message are 0.4 %.
+    """
+    if not flat.numel():
+        return ()
+    size = max(-(-flat.numel() // CHUNKS), LEAST_CHUNK_BYTES // flat.element_size())
+    return tuple(flat.split(size))
 
 
 def swap(outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:

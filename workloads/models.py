@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from cluster import catalogue, synthetic
+from workloads.bert import MINILM, Bert, load_pretrained
+from workloads.datasets import folder_of
+from workloads.synthetic import SyntheticNet
+from workloads.vision import ResNet18, Vgg11
 
 
 class MnistNet(nn.Module):
@@ -18,8 +25,8 @@ class MnistNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
-        self.conv2 = nn.Conv2d(10, 20, kernel_size=5)
+        self.conv1: nn.Module = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2: nn.Module = nn.Conv2d(10, 20, kernel_size=5)
         self.fc1 = nn.Linear(320, 50)
         self.fc2 = nn.Linear(50, 10)
 
@@ -31,10 +38,32 @@ class MnistNet(nn.Module):
         return scores
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"mnist-cnn": MnistNet}
+class MnistBatchNorm(MnistNet):
+    """With batch norm after each convolution: its running statistics are buffers, not parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Sequential(self.conv1, nn.BatchNorm2d(10))
+        self.conv2 = nn.Sequential(self.conv2, nn.BatchNorm2d(20))
 
 
-def make_model(name: str, seed: int) -> nn.Module:
-    """The same weights on every worker: they are drawn from the seed, so nothing is broadcast."""
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mnist-cnn": MnistNet,
+    "mnist-bn": MnistBatchNorm,
+    "vgg11": Vgg11,
+    "resnet18": ResNet18,
+    "bert-minilm": lambda: Bert(MINILM),
+}
+
+
+def make_model(name: str, seed: int, data_folder: Path | None = None) -> nn.Module:
+    """The same weights on every worker, so nothing is broadcast: drawn from the seed, or pretrained."""
     torch.manual_seed(seed)
-    return MODELS[name]()
+    if name.startswith(synthetic.PREFIX):
+        return SyntheticNet(synthetic.parse(name))
+    model = MODELS[name]()
+    weights = catalogue.MODELS[name].weights
+    if weights is not None and isinstance(model, Bert):
+        assert data_folder is not None
+        load_pretrained(model, folder_of(weights, data_folder) / "model.safetensors")
+    return model

@@ -17,10 +17,10 @@ from torch import Tensor
 from workloads.messages import kept_buffer, swap
 
 
-def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int) -> None:
+def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int, divisor: int) -> None:
     """In place, in the ring order of `members`; every member must call it."""
     if len(members) == 2:
-        _average_pair(flat, members[0] + members[1] - rank)
+        _average_pair(flat, members[0] + members[1] - rank, divisor)
         return
     size = len(members)
     place = members.index(rank)
@@ -33,16 +33,16 @@ def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int) -> None:
         received = incoming[: target.numel()]
         swap(outgoing, right, received, left)
         target.add_(received)
-    chunks[(place + 1) % size].div_(size)
+    chunks[(place + 1) % size].div_(divisor)
     for hop in range(size - 1):
         swap(chunks[(place + 1 - hop) % size], right, chunks[(place - hop) % size], left)
 
 
-def _average_pair(flat: Tensor, partner: int) -> None:
+def _average_pair(flat: Tensor, partner: int, divisor: int) -> None:
     """One message each way: a + b is the same on both sides, so both end with the same bits."""
     theirs = kept_buffer("pair", flat.numel(), flat.dtype)
     swap(flat, partner, theirs, partner)
-    flat.add_(theirs).mul_(0.5)
+    flat.add_(theirs).div_(divisor)
 
 
 def _cut(flat: Tensor, parts: int) -> list[Tensor]:

@@ -1,106 +1,108 @@
-"""One run on one node: join the others, train, exchange, evaluate, and log every border.
-
-Bytes are booked to phases. At a border all workers wait for each other, read their own counters, and
-wait again, so no exchange of one phase is counted in another. The waiting itself is a few hundred bytes
-per border, booked to the phase it opens.
-"""
+"""One run on one worker: join the others, train, exchange, evaluate, and log every border."""
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import gc
 import os
+import socket
 import time
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+from torch import nn
 from torch.nn import functional
 
-from cluster.records import read_node_counters
 from cluster.run_folder import RunFolder
 from cluster.spec import Experiment
-from workloads.batches import load_mnist, train_batches
-from workloads.compress import compressed, wire_bytes
-from workloads.evaluate import own_accuracy, score_consensus
+from workloads.compress import wire_bytes
+from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
-from workloads.flat import FlatModel, Sgd
+from workloads.flat import FlatModel
+from workloads.learning_rate import learning_rate
+from workloads.meeting import enter, join
 from workloads.models import make_model
-from workloads.strategies import STRATEGIES, Round
-
-TIMEOUT_S = 120
-"""A peer that is silent for this long is an error; one that died is noticed at once."""
+from workloads.optimizers import make_optimizer
+from workloads.own_counters import full_segment, own_network
+from workloads.readers import Samples, read_samples
+from workloads.shard import Shard
 
 EVALUATION_PART = 2000
-"""Test images scored after each epoch; the last epoch's score takes the whole test set."""
+"""Test samples scored after each epoch; the last epoch's score takes all (--test-size)."""
 
 OWN_PART = 1000
-"""Test images on which each worker scores its own model at the end."""
+"""Test samples on which each worker scores its own model at the end."""
 
 
 def train(
-    experiment: Experiment, rank: int, data_folder: Path, log: EventLog, folder: RunFolder | None
+    spec: Experiment, rank: int, data_folder: Path, log: EventLog, folder: RunFolder | None
 ) -> None:
     """The whole run. `folder` is where the final model goes, or None to keep nothing."""
-    spec, strategy = experiment, STRATEGIES[experiment.strategy]
-    log.write("phase", phase="setup", epoch=None, counters=read_node_counters().values())
+    log.border("phase", phase="setup", epoch=None)
     torch.set_num_threads(1)
-    model = make_model(spec.model, spec.seed)
+    model = make_model(spec.model, spec.seed, data_folder)
     flat = FlatModel(model)
-    exchange = compressed(strategy.exchange, spec.compress)
-    optimizer = Sgd(flat, spec.lr, spec.momentum)
-    data = load_mnist(data_folder)
+    optimizer = make_optimizer(spec, flat)
+    data = read_samples(str(spec.dataset), data_folder, spec.train_size)
+    shard = Shard(spec, rank, data)
+    model_bytes = wire_bytes(flat, spec.compress)
     log.write(
         "hello",
         schema=1,
         node=log.node,
         rank=rank,
+        role="worker",
         workers=spec.workers,
-        model_bytes=wire_bytes(flat.parameters, spec.compress),
-        parameters=flat.parameters.numel(),
+        host=socket.gethostname(),
+        network=own_network(),
+        sharers=log.sharers,
+        segment_bytes=full_segment(1 < log.sharers == spec.workers),
+        model_bytes=model_bytes,
+        buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
+        parameters=flat.parameter_count,
+        labels=shard.label_counts(),
     )
-    _join(spec, rank)
+    if spec.timeline and folder is not None:
+        os.environ["HOROVOD_TIMELINE"] = str(folder.timeline)
+    peers = join(spec, rank, model_bytes)
+    prepared = peers.prepare(model, flat, optimizer)
+    exchanger = prepared.exchanger
+    hidden = prepared.hides_exchange
 
     step = rounds = 0
     pending = 0  # steps since the last exchange
     score = None
     for epoch in range(1, spec.epochs + 1):
-        batches = train_batches(
-            data,
-            epoch,
-            rank=rank,
-            workers=spec.workers,
-            batch_size=spec.batch_size,
-            train_size=spec.train_size,
-            seed=spec.seed,
-        )
-        _enter(log, "train", epoch, spec.workers)
+        batches = shard.batches(epoch)
+        enter(log, "train", epoch, peers)
         for index in range(1, spec.steps_per_epoch + 1):
             started = time.perf_counter()
             inputs, labels = next(batches)
             fed = time.perf_counter()
 
-            loss = functional.cross_entropy(model(inputs), labels)
-            loss.backward()
-            loss = loss.detach()
-            computed = time.perf_counter()
-
             step += 1
             pending += 1
             due = pending == spec.local_steps or index == spec.steps_per_epoch
-            this_round = Round(spec, rank, rounds)
-            if strategy.averages == "parameters":
+            if due:
+                exchanger.begin(rounds, pending)
+            optimizer.lr = learning_rate(spec, step - 1)
+            with _exchanging(prepared.model, due):
+                outputs = prepared.model(inputs)
+                loss = functional.cross_entropy(outputs, labels)
+                loss.backward()
+            loss = loss.detach()
+            computed = time.perf_counter()
+
+            if spec.average == "parameters":
                 optimizer.step()
                 computed = time.perf_counter()
                 if due:
-                    exchange(flat.parameters, this_round)
+                    exchanger.complete()
                 exchanged = time.perf_counter()
             elif due:
-                if pending > 1:
-                    flat.gradients.div_(pending)
-                computed = time.perf_counter()
-                exchange(flat.gradients, this_round)
+                exchanger.complete()
                 exchanged = time.perf_counter()
-                optimizer.step()
+                prepared.update()
             else:
                 exchanged = computed
             if due:
@@ -112,14 +114,15 @@ def train(
                 epoch=epoch,
                 step=step,
                 loss=round(float(loss), 6),
+                correct=int((outputs.argmax(1) == labels).sum()),
                 step_s=round(done - started, 6),
                 data_s=round(fed - started, 6),
-                compute_s=round((computed - fed) + (done - exchanged), 6),
-                exchange_s=round(exchanged - computed, 6),
+                compute_s=None if hidden else round((computed - fed) + (done - exchanged), 6),
+                exchange_s=None if hidden else round(exchanged - computed, 6),
             )
-        _enter(log, "evaluate", epoch, spec.workers)
-        size = len(data.test_labels) if epoch == spec.epochs else EVALUATION_PART
-        score = score_consensus(model, flat, data, size, rank, spec.workers)
+        enter(log, "evaluate", epoch, peers)
+        size = _test_size(spec, data, epoch == spec.epochs)
+        score = score_consensus(model, flat, data, size, peers)
         log.write(
             "epoch",
             epoch=epoch,
@@ -128,14 +131,16 @@ def train(
             consensus_distance=score.consensus_distance,
         )
     assert score is not None
-    own = own_accuracy(model, data, OWN_PART)
+    own = own_accuracy(model, data, min(OWN_PART, _test_size(spec, data, last_epoch=True)))
 
-    _enter(log, "finish", None, spec.workers)
-    if spec.workers > 1:
-        dist.all_reduce(flat.parameters)
-        flat.parameters.div_(spec.workers)
-        dist.barrier()
-        dist.destroy_process_group()
+    enter(log, "finish", None, peers)
+    peers.rest(log)
+    take_average(flat, peers)
+    # Before the group goes: as its last owner, DistributedDataParallel would wait for the group's threads
+    # while it holds Python's lock, which such a thread may need to end (torch 2.13).
+    del prepared, exchanger
+    gc.collect()
+    peers.leave()
     if rank == 0 and folder is not None:
         torch.save(model.state_dict(), folder.model)
     log.write(
@@ -148,27 +153,18 @@ def train(
         steps=step,
         rounds=rounds,
     )
-    log.write("end", counters=read_node_counters().values())
+    log.border("end")
 
 
-def _join(spec: Experiment, rank: int) -> None:
-    """Meet the other workers; the address of node 0 comes from the environment, as torchrun has it."""
-    if spec.workers == 1:
-        return
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0")
-    dist.init_process_group(
-        "gloo",
-        init_method="env://",
-        rank=rank,
-        world_size=spec.workers,
-        timeout=datetime.timedelta(seconds=TIMEOUT_S),
-    )
+def _exchanging(model: nn.Module, due: bool) -> contextlib.AbstractContextManager[None]:
+    """A model that exchanges by itself is told when not to."""
+    if isinstance(model, nn.parallel.DistributedDataParallel) and not due:
+        return model.no_sync()
+    return contextlib.nullcontext()
 
 
-def _enter(log: EventLog, phase: str, epoch: int | None, workers: int) -> None:
-    """A border: nobody's bytes are in flight while the counters are read."""
-    if workers > 1:
-        dist.barrier()
-    log.write("phase", phase=phase, epoch=epoch, counters=read_node_counters().values())
-    if workers > 1:
-        dist.barrier()
+def _test_size(spec: Experiment, data: Samples, last_epoch: bool) -> int:
+    available = len(data.test_labels)
+    if spec.test_size is not None:
+        available = min(available, spec.test_size)
+    return available if last_epoch else min(EVALUATION_PART, available)

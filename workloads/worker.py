@@ -1,13 +1,16 @@
 """The process on a node: python -m workloads.worker. Everything comes from the environment.
 
-    RANK, MASTER_ADDR, MASTER_PORT   as torchrun sets them
-    GRADWIRE_RUNS                    run folders, one a line, done in that order
-    GRADWIRE_RECORD                  1: write events, log and model into the run folder; else print
-    GRADWIRE_DATA                    the folder with the data set's files
+    RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT   as torchrun sets them
+    GRADWIRE_RUNS       run folders, one a line, done in that order
+    GRADWIRE_RECORD     0: print how it goes, keep nothing
+                        1: write events, log and model into the run folder, as ./measure.sh has it
+                        unattended: write events and model, and print how it goes; see docs/several-hosts.md
+    GRADWIRE_DATA       the folder with the data set's files (default: the cache)
 
 torch is imported once; each run gets a fresh child, so runs of a sweep share a node but no state.
-When recording, the worker waits for a run's spec.json to appear, which is the host's "go", and stays
-after the last run until it is stopped, so that the host can read the counters at rest.
+With 1 the worker waits for a run's spec.json to appear, which is the host's "go", and stays after the last
+run until it is stopped, so that the host can read the counters at rest. Unattended it does neither: nobody
+watches, the folder was prepared before, and what it holds is put together afterwards.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch  # noqa: F401  imported here, before the first fork, so that it is paid for once
 
 from cluster.run_folder import RunFolder, node_name
-from workloads import training
+from cluster.spec import SpecError
+from workloads import memory, server, training
+from workloads.datasets import default_data_dir, folder_of
 from workloads.event_log import EventLog
 
 PATIENCE_S = 120.0
 """How long a node waits for its host before it gives up and leaves by itself."""
+UNATTENDED = "unattended"
 
 
 @dataclass(frozen=True)
@@ -38,16 +44,22 @@ class Settings:
     runs: tuple[RunFolder, ...]
     record: bool
     data_folder: Path
+    unattended: bool = False
+    """Nobody says go, reads the counters or stops us."""
 
     @classmethod
     def from_environment(cls) -> Settings:
+        record = os.environ.get("GRADWIRE_RECORD", "")
+        if record not in ("", "0", "1", UNATTENDED):
+            sys.exit(f"worker: GRADWIRE_RECORD is 0, 1 or {UNATTENDED}, not {record!r}")
         try:
             runs = os.environ["GRADWIRE_RUNS"].splitlines()
             return cls(
                 rank=int(os.environ["RANK"]),
                 runs=tuple(RunFolder(Path(run)) for run in runs),
-                record=os.environ.get("GRADWIRE_RECORD") == "1",
-                data_folder=Path(os.environ["GRADWIRE_DATA"]),
+                record=record in ("1", UNATTENDED),
+                data_folder=Path(os.environ.get("GRADWIRE_DATA") or default_data_dir()),
+                unattended=record == UNATTENDED,
             )
         except KeyError as error:
             sys.exit(f"worker: {error.args[0]} is not set; {__doc__}")
@@ -55,42 +67,99 @@ class Settings:
 
 def main() -> int:
     settings = Settings.from_environment()
+    attended = settings.record and not settings.unattended
     for folder in settings.runs:
-        if settings.record and not _appears(folder.spec):
+        if attended and not appears(folder.spec):
             print(f"worker: {folder.spec} did not appear within {PATIENCE_S:g} s", file=sys.stderr)
             return 3
+        if mistake := find_mistake(folder, settings, os.environ):
+            print(f"worker: {mistake}", file=sys.stderr)
+            return 2
         code = _in_child(lambda folder=folder: run_once(folder, settings))  # type: ignore[misc]
         if code != 0:
             return code
-    if settings.record:
+    if attended:
         time.sleep(PATIENCE_S)
     return 0
 
 
-def run_once(folder: RunFolder, settings: Settings) -> None:
-    node = node_name(settings.rank)
-    if settings.record:
-        descriptor = os.open(
-            folder.log(settings.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+def find_mistake(
+    folder: RunFolder, settings: Settings, environment: Mapping[str, str]
+) -> str | None:
+    """Why this run cannot be done, or counted, as we were started; one line."""
+    beside = int(environment.get("LOCAL_WORLD_SIZE", 1))
+    if beside > 1:
+        return (
+            f"{beside} processes on this host share its interfaces, and their bytes cannot be told apart:"
+            " use --nproc-per-node 1, and a host for each worker"
         )
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-    log = EventLog(folder.events(settings.rank) if settings.record else None, node)
     try:
         experiment = folder.read_experiment()
-        training.train(
-            experiment,
-            settings.rank,
-            settings.data_folder,
-            log,
-            folder if settings.record else None,
+    except FileNotFoundError:
+        return f"{folder.spec} is not on this host: copy the prepared folder to every host"
+    except (SpecError, ValueError) as error:
+        return f"{folder.spec}: {error}"
+    nodes = experiment.nodes
+    world = int(environment.get("WORLD_SIZE", nodes))
+    if world != nodes:
+        return (
+            f"WORLD_SIZE is {world}, but the run in {folder.path} has {nodes} nodes:"
+            f" start as many (torchrun --nnodes {nodes})"
         )
+    if not settings.unattended:
+        return None  # ./measure.sh has looked after the rest
+    events, dataset = folder.events(settings.rank), str(experiment.dataset)
+    if events.exists():
+        return f"{events} is there already: prepare a new folder for another run"
+    data = folder_of(dataset, settings.data_folder)
+    if dataset != "none" and not any(path.is_file() for path in data.glob("*")):
+        return (
+            f"{settings.data_folder} has no {dataset}: fetch it to this host with"
+            f" 'python -m workloads.data fetch {dataset}'"
+        )
+    return None
+
+
+def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None) -> None:
+    """`log` is for a worker whose events go elsewhere; it also prints where its launcher wants it."""
+    if log is None:
+        if settings.unattended:
+            for one in folder.node_folders():
+                one.mkdir(exist_ok=True)  # not every way to copy a folder takes empty ones along
+        elif settings.record:
+            log_to(folder.log(settings.rank))
+        events = folder.events(settings.rank) if settings.record else None
+        log = EventLog(events, node_name(settings.rank), aloud=settings.unattended)
+    experiment = None
+    try:
+        experiment = folder.read_experiment()
+        memory.limit_memory(experiment)
+        if settings.rank >= experiment.workers:
+            server.run_server(experiment, settings.rank, settings.data_folder, log)
+        else:
+            training.train(
+                experiment,
+                settings.rank,
+                settings.data_folder,
+                log,
+                folder if settings.record else None,
+            )
     except BaseException as error:
-        log.write("error", message=f"{type(error).__name__}: {error}".splitlines()[0])
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        if experiment is not None and memory.is_out_of_memory(error):
+            message = memory.explain(error, experiment)
+        log.write("error", message=message)
         raise
 
 
-def _appears(path: Path) -> bool:
+def log_to(path: Path) -> None:
+    """From now on standard output and error go there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+
+
+def appears(path: Path) -> bool:
     deadline = time.monotonic() + PATIENCE_S
     while not path.exists():
         if time.monotonic() > deadline:

@@ -35,6 +35,22 @@ def test_measured_bytes_match_theory_and_each_other(
     laws.bytes_agree("netns", workers, flags, runs, tmp_path)
 
 
+@pytest.mark.parametrize(("workers", "model"), [(2, "1M"), (3, "25M:5"), (4, "4M"), (6, "1M:4")])
+def test_every_strategy_moves_large_models_as_theory_says(
+    workers: int, model: str, tmp_path: Path
+) -> None:
+    laws.large_models_agree("netns", workers, f"synthetic:{model}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "flags", [("--compress", "fp16"), ("--compress", "bf16", "--bucket-mb", "1")]
+)
+def test_compression_moves_what_its_own_prediction_says(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    laws.large_models_agree("netns", 3, "synthetic:4M:8", tmp_path, *flags, tolerance=0.05)
+
+
 def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
     flags = (*NETNS, "--workers", "4", "--passes", "1", "--schedule", "random", *laws.SMALL)
     first, second, other = (
@@ -109,6 +125,7 @@ def test_workers_have_no_privileges(tmp_path: Path) -> None:
         assert fields["NoNewPrivs"] == "1"
 
 
+@pytest.mark.alone
 def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
     """A fifth of a core: training takes several times as long, and learns the same."""
     flags = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,11 +17,15 @@ import pytest
 
 from analysis.load import KNOBS, load_runs
 from analysis.network_report import main
-from cluster.run_folder import find_runs
+from cluster.run_folder import RunFolder, find_runs, write_json
+from cluster.spec import Experiment
+from tests.browser import chromium
+from tests.slow_nodes import summary_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 SESSION = PROJECT / "tests" / "data" / "session"
 ALLREDUCE, PAIRWISE = "001-allreduce-n3-s1", "002-pairwise-n3-p1-exponential-s1"
+SOURCES = ("worker", "kernel", "docker")
 PLAIN_PYTHON = Path("/usr/bin/python3")
 
 
@@ -63,6 +66,15 @@ def test_a_run_older_than_a_knob_is_still_read(session: Path) -> None:
     assert pd.isna(table["local_steps"].iloc[0])
 
 
+def test_a_run_of_today_is_read_with_every_knob(session: Path) -> None:
+    """The session was recorded before most of them; a summary has the whole Experiment."""
+    today = Experiment(workers=3, strategy="allreduce", overlap=True, bottleneck="1:20mbit")
+    change(session, spec=today.to_json())
+    row = load_runs(find_runs(session)).table.iloc[0]
+    assert (row["status"], bool(row["overlap"])) == ("completed", True)
+    assert row["bottleneck"] == "1:20mbit"
+
+
 def test_a_row_holds_the_numbers_of_its_summary() -> None:
     runs = load_runs(find_runs(SESSION))
     assert list(runs.table["run"]) == [ALLREDUCE, PAIRWISE]
@@ -72,19 +84,28 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
         assert row.astype(object).where(row.notna(), None).to_dict() == {
             **{name: one[name] for name in ("session", "run", "status", "error")},
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
-            "engine": spec["engine"],
+            **{name: spec.get(name) for name in ("engine", "dataset")},
             **{name: spec.get(name) for name in KNOBS},  # recorded before --compress was there
-            **{name: one[name] for name in ("accuracy", "loss", "model_bytes", "steps")},
+            **{name: one[name] for name in ("accuracy", "loss", "consensus_distance")},
+            **{name: one[name] for name in ("model_bytes", "steps", "rounds")},
             "sent_per_step_bytes": per_step["sent_mean"],
             "predicted_per_step_bytes": per_step["predicted_mean"],
             "sent_over_predicted": per_step["ratio"],
             "busiest_sent_per_step_bytes": per_step["sent_max"],
             "busiest_predicted_per_step_bytes": per_step["predicted_max"],
+            "repeated_per_step_bytes": per_step.get("repeated_mean"),
             "train_sent_bytes": sum(node["train_sent"] for node in one["bytes"]["nodes"]),
+            "train_received_bytes": sum(node["train_received"] for node in one["bytes"]["nodes"]),
+            "total_sent_bytes": one["bytes"]["total"]["sent"],
+            "network_activity_sum": one["network_activity_sum"],
+            "control_sent_bytes": None,
+            "control_bytes_per_second": None,
+            **{f"counter_{name}_bytes": one["counters"][name] for name in SOURCES},
             "counters_largest_difference": one["counters"]["largest_difference"],
             "step_median_s": seconds["step_median"],
             "compute_median_s": seconds["compute_median"],
             "exposed_communication_median_s": seconds["exposed_communication_median"],
+            "communication_bound_s": seconds.get("communication_bound"),
             "train_s": seconds["train"],
             "total_s": seconds["total"],
         }
@@ -107,6 +128,9 @@ def test_the_recorded_session_prints_the_recorded_table(
 def test_the_csv_read_again_is_the_table(tmp_path: Path) -> None:
     main([str(SESSION), "--output", str(tmp_path)])
     table = load_runs(find_runs(SESSION)).table
+    unused = [knob for knob in KNOBS if table[knob].isna().all()]  # knobs that came later
+    assert "straggler" in unused
+    table = table.drop(columns=unused)
     kinds: dict[Any, Any] = table.dtypes.to_dict()
     again = pd.read_csv(tmp_path / "tables" / "runs.csv", dtype=kinds)
     pd.testing.assert_frame_equal(again, table.reset_index(drop=True))
@@ -142,6 +166,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "a part missing": (lambda s: change(s, per_step={}), "damaged", "no per_step.sent_mean"),
     "no spec": (lambda s: change(s, spec=None), "damaged", "no spec.strategy"),
     "a bad curve": (lambda s: change(s, curve=[{"epoch": 1}]), "damaged", "no accuracy"),
+    "yes for a number": (lambda s: change(s, steps=True), "damaged", "steps is True"),
+    "no list of nodes": (
+        lambda s: change(s, seconds=summary(ALLREDUCE)["seconds"] | {"by_node": 3}),
+        "damaged",
+        "by_node is 3",
+    ),
     "a later schema": (lambda s: change(s, schema=2), "other schema", "has schema 2"),
 }
 
@@ -238,7 +268,7 @@ def test_without_an_environment_one_line_says_how_to_make_it(tmp_path: Path) -> 
     assert line.endswith("run ./measure.sh once: it makes the environment")
 
 
-@pytest.mark.parametrize("name", ["__init__", "own_environment", "network_report"])
+@pytest.mark.parametrize("name", ["__init__", "own_environment", "network_report", "predict"])
 def test_what_runs_before_the_environment_parses_on_python_3_8(name: str) -> None:
     ast.parse((PROJECT / "analysis" / f"{name}.py").read_text(), feature_version=(3, 8))
 
@@ -258,27 +288,60 @@ class Addresses(HTMLParser):
         self.found += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
 
 
-def test_chromium_draws_the_figure_and_asks_the_network_for_nothing(tmp_path: Path) -> None:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        missing = pytest.fail if os.environ.get("GRADWIRE_REQUIRE_BROWSER") == "1" else pytest.skip
-        missing("chromium is not installed")
+def shown_in_chromium(page: Path) -> str:
+    """What a real browser makes of the page, once its scripts have run; it must have asked for nothing."""
+    with chromium() as browser:
+        browser.open(page)
+        shown = str(browser.run("document.documentElement.outerHTML"))
+        assert browser.errors == []
+        assert browser.requests == [page.as_uri()]
+    assert "default-src 'none'" in shown
+    assert {address[:1] for address in Addresses(shown).found} == {"#"}
+    return shown
+
+
+# ------------------------------------------------------------------------------- who waits for whom
+
+
+def slow_session(folder: Path, cases: dict[str | None, float]) -> Path:
+    """Two strategies in every case, by bottleneck: how long all steps take in it."""
+    for strategy in ("allreduce", "gather-scatter"):
+        for bottleneck, step_s in cases.items():
+            experiment = Experiment(strategy=strategy, workers=3, bottleneck=bottleneck)
+            run = RunFolder(folder / f"{strategy}-{bottleneck}".replace(":", "-")).create()
+            write_json(run.summary, summary_of(run, experiment, [step_s] * 3))
+    return folder
+
+
+def test_without_cases_to_compare_there_is_no_section_and_no_table(tmp_path: Path) -> None:
+    main(
+        [str(slow_session(tmp_path / "s", {None: 0.1, "1:9mbit": 0.4})), "--output", str(tmp_path)]
+    )
+    assert (tmp_path / "tables" / "bottlenecks.csv").exists()
     main([str(SESSION), "--output", str(tmp_path)])
-    page = tmp_path / "report.html"
-    assert page.read_text().count("plotly.js v") == 1
-    quiet = "no-first-run disable-background-networking disable-component-update disable-sync"
-    flags = f"headless no-sandbox disable-gpu disable-quic disable-dev-shm-usage {quiet}".split()
-    command = [
-        chromium,
-        *(f"--{flag}" for flag in flags),
-        f"--user-data-dir={tmp_path / 'profile'}",
+    assert "Who waits for whom" not in (tmp_path / "report.html").read_text()
+    assert not (tmp_path / "tables" / "bottlenecks.csv").exists()
+
+
+def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hottest is four times the coolest; half of that, on a logarithmic scale, is half as hot."""
+    session = slow_session(tmp_path / "s", {None: 0.1, "1:20mbit": 0.2, "0:5mbit": 0.4})
+    main([str(session), "--output", str(tmp_path)])
+    assert str(tmp_path / "tables/bottlenecks.csv") in capsys.readouterr().out
+    shown = shown_in_chromium(tmp_path / "report.html")
+    section = shown.partition("Who waits for whom")[2]
+    assert re.findall("<caption>(.*?)</caption>", section) == ["allreduce", "gather-scatter"]
+    panel = section.partition("<caption>allreduce")[2].partition("</table>")[0]
+    assert re.findall("<th>(.*?)</th>", panel) == [
+        *("", "no bottleneck", "node 0 at 5mbit", "node 1 at 20mbit"),
+        *("node 0", "node 1", "node 2", "slow-down"),
     ]
-    # The page's policy refuses all requests, and the browser logs each one that it refused.
-    command += ["--enable-logging=stderr", "--dump-dom", page.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "Content Security Policy" not in shown.stderr
-    assert "default-src 'none'" in shown.stdout
-    assert Addresses(shown.stdout).found == []
-    drawn = re.findall(r'<path class="js-line"[^>]* d="M[^"]+L[^"]+"', shown.stdout)
-    assert len(drawn) == 2
-    assert "pairwise (exponential), 3 workers, passes 1</text>" in shown.stdout
+    cells = re.findall(r'<td class="(.*?)" style="--heat:(.*?)" title=".*?">(.*?)</td>', panel)
+    row = [("0.00", "100 ms"), ("1.00", "400 ms"), ("0.50", "200 ms")]
+    assert [(heat, text) for _, heat, text in cells] == row * 3
+    assert [place for place, (kind, *_) in enumerate(cells) if "slow" in kind] == [1, 5]
+    assert "node 0 at 5mbit: step 400 ms, slow-down 4.0 x, computing 10.0 ms" in panel
+    assert "Node 0 at 5mbit (the root) slows all 3 nodes alike, 4.0 x." in section
+    assert len(pd.read_csv(tmp_path / "tables" / "bottlenecks.csv")) == 2 * 3 * 3

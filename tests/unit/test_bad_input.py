@@ -5,17 +5,23 @@ Through the real command line; in a process of its own where the machine has to 
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from cluster import measure, netns_engine
-from cluster.engine import EngineUnavailable
-from cluster.spec import SCHEDULES, STRATEGIES
+from cluster import catalogue, measure, netns_engine, spark_engine, synthetic
+from cluster.catalogue import MODELS, WORKLOADS
+from cluster.engine import ClusterPlan, EngineError, EngineUnavailable
+from cluster.run_folder import RunFolder
+from cluster.spec import OPTIMIZERS
+from cluster.strategies import SCHEDULES, STRATEGIES
 from workloads.datasets import DATASETS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -76,10 +82,48 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--interval", "0"], "interval must be between"),
         (["--cpus", "0"], "cpus must be between"),
         (["--repeat", "0"], "repeat must be between 1 and 1,000, not 0"),
+        (["--link", "0mbit"], "link '0mbit': rate must be between 100kbit and 10gbit, not 0mbit"),
+        (["--link", "20mbps"], "mbps is bytes a second; write mbit"),
+        (["--link", "20mbit/-5ms"], "delay must be between 0 and 10s, not -5ms"),
+        (["--link", "20mbit/5ms/101%"], "loss must be at least 0% and below 100%, not 101%"),
+        (["--link", ""], "link ''"),
+        (["--bottleneck", "4:20mbit"], "there is no node 4, the 4 nodes are 0 to 3"),
+        (["--bottleneck", "2:20mbit,2:5mbit"], "node 2 is named twice"),
+        (["--bottleneck", "20mbit"], "'20mbit' is not RANK:LINK"),
+        (["--bottleneck", "2:0mbit"], "rate must be between"),
+        (["--straggler", "4:0.5"], "there is no node 4"),
+        (["--straggler", "1:0.5,1:0.2"], "node 1 is named twice"),
+        (["--straggler", "1:0"], "cores must be between"),
+        (["--engine", "netns", "--straggler", "1:1000"], "1000 CPU cores for a node are more than"),
+        (["--engine", "netns", "--cpus", "1000"], "1000 CPU cores for a node are more than"),
+        (
+            ["--total-memory", "6gb"],
+            "total_memory '6gb': write MiB or GiB, such as 900m, 6g or 1.5g",
+        ),
+        (["--total-memory", ""], "total_memory ''"),
+        (["--total-memory", "900m"], "is 225m for each of 4 nodes, and a worker of launcher torch"),
+        (["--engine", "netns", "--total-memory", "999999g"], "is more than this machine's"),
         (["--seed", "1,2"], "seed takes one value, not '1,2'"),
-        (["--train-size", "60001"], "train_size 60,001 is more than the 60,000 training images"),
+        (["--train-size", "60001"], "train_size 60,001 is more than the 60,000 training samples"),
         (["--batch-size", "1501"], "batch_size 1501 is larger than a worker's shard"),
-        (["--workers", "256", "--batch-size", "64"], "6000 over 256 workers is 23 images"),
+        (["--workers", "256", "--batch-size", "64"], "6000 over 256 workers is 23 samples"),
+        (["--test-size", "10001"], "test_size must be between 1 and 10,000, not 10,001"),
+        (
+            ["--model", "vgg11", "--dataset", "mnist"],
+            "it takes images of 3 x 32 x 32, not images of",
+        ),
+        (["--model", "mnist-cnn", "--dataset", "rte"], "use --dataset mnist or fashion-mnist"),
+        (["--model", "synthetic:4M", "--dataset", "mnist"], "does not fit dataset mnist"),
+        (["--model", "bert-minilm", "--augment", "--train-size", "2000"], "augment is for images"),
+        (["--partition", "dirichlet:0"], "partition 'dirichlet:0': ALPHA must be above 0, not 0"),
+        (["--partition", "dirichlet:-1"], "ALPHA must be above 0, not -1"),
+        (["--partition", "by-hand"], "there is: iid, label, dirichlet:ALPHA"),
+        (["--partition", "label", "--model", "synthetic:4M"], "partition label needs labels"),
+        (["--global-batch-size", "3"], "global_batch_size 3 is not enough for 4 workers"),
+        (["--global-batch-size", "64", "--batch-size", "8"], "for all together: give one"),
+        (["--weight-decay", "-1"], "weight_decay must be between"),
+        (["--workload", "bert-rte", "--train-size", "2491"], "2,490 training samples of rte"),
+        (["--quick"], "quick is a preset's shorter variant: it goes with --preset"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_field_and_what_was_given(
@@ -94,6 +138,10 @@ def test_a_mistake_is_one_line_with_the_field_and_what_was_given(
         (["--strategy", "gossip"], tuple(STRATEGIES)),
         (["--strategy", ""], tuple(STRATEGIES)),
         (["--schedule", "gossip", "--passes", "1"], SCHEDULES),
+        (["--workload", "vgg19"], tuple(WORKLOADS)),
+        (["--model", "vgg19"], (*MODELS, synthetic.FORM, synthetic.PROFILE_FORM)),
+        (["--dataset", "imagenet"], tuple(catalogue.DATASETS)),
+        (["--optimizer", "adam"], tuple(OPTIMIZERS)),
         (["--engine", "gossip"], ("auto", "docker", "netns")),
         (["--engine", "docker,netns"], ("auto", "docker", "netns")),
     ],
@@ -111,6 +159,82 @@ def test_passes_with_a_strategy_that_has_none_says_which_has(
 ) -> None:
     line = refusal(["--passes", "1", "--strategy", "allreduce"], capsys)
     assert line.endswith("passes does not apply to strategy allreduce; it applies to: pairwise")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--spark-master", "http://host:7077"], "is no cluster; give spark://HOST:7077"),
+        (["--spark-master", "local-cluster[2,1]"], "is no cluster; give spark://HOST:7077"),
+        (["--spark-master", "yarn", "--engine", "netns"], "leave out --engine netns"),
+        (["--spark-master", "yarn", "--link", "20mbit"], "link does not apply to an existing"),
+        (["--spark-master", "yarn", "--straggler", "1:0.5"], "straggler does not apply to an"),
+        (["--spark-master", "yarn", "--strategy", "ring"], "launcher spark has no ring: it has no"),
+        (["--engine", "netns"], "launcher spark needs containers: use --engine docker"),
+    ],
+)
+def test_what_spark_cannot_do_is_refused(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in refusal(["--launcher", "spark", *flags], capsys)
+
+
+def test_why_a_driver_did_not_come_up_is_what_java_said_first() -> None:
+    said = "either HADOOP_CONF_DIR or YARN_CONF_DIR must be set in the environment."
+    log = (
+        f'Exception in thread "main" org.apache.spark.SparkException: {said}\n'
+        "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway exited.\n"
+    )
+    assert spark_engine.find_cause(log) == said
+    assert spark_engine.find_cause("one\ntwo\n") == "two"
+    assert spark_engine.find_cause("") == "without a word"
+
+
+def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path / "run").create()
+    plan = ClusterPlan(
+        name="x",
+        nodes=1,
+        attendants=(),
+        cpus={},
+        memory_bytes=None,
+        links={},
+        runs=(run,),
+        data_folder=tmp_path,
+    )
+    cluster = spark_engine.SparkCluster(plan, "yarn")
+    run.log_of("driver").write_text("a warning\n")
+    monkeypatch.setattr(spark_engine, "START_TIMEOUT_S", 0.2)
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True) as silent:
+        with pytest.raises(EngineError, match=r"did not come up on yarn: no answer within 0\.2 s"):
+            cluster._first_answer(silent)
+    monkeypatch.setattr(spark_engine, "START_TIMEOUT_S", 60)
+    interrupted = Mock(stdout=Mock(readline=Mock(side_effect=KeyboardInterrupt)))
+    with pytest.raises(KeyboardInterrupt):
+        cluster._first_answer(interrupted)
+    timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
+
+
+def test_a_master_without_its_launcher_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(["--spark-master", "yarn"], capsys)
+    assert line.endswith("spark_master needs --launcher spark, not torch")
+
+
+def test_a_master_that_does_not_answer_is_told_with_how_it_was_tried(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_engine, "PAUSE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    line = refusal(["--launcher", "spark", "--spark-master", url], capsys)
+    assert (
+        f"no master answers at {url}: 3 connections tried within 0 s (Connection refused)" in line
+    )
 
 
 def test_quiet_and_json_do_not_swallow_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +311,17 @@ def test_a_corrupt_data_file_is_named_with_its_checksum(
     assert f"expected sha256 {IMAGES.sha256}" in line
 
 
+def test_a_folder_with_the_files_of_another_data_set_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_namespaces()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / IMAGES.name).write_bytes(b"digits")
+    workload = ["--workload", "vgg11-cifar10", "--engine", "netns"]
+    line = refusal([*workload, "--data-dir", "data"], capsys)
+    assert "data_batch_1.bin is missing, expected sha256 cee91656" in line
+
+
 def need_namespaces() -> None:
     """The engine is checked before the data: without any engine that is what is said."""
     try:
@@ -244,6 +379,17 @@ def test_namespaces_where_they_are_forbidden_say_the_way_out(
     assert line.startswith("measure: engine netns needs user namespaces")
     assert "forbids them (unshare: " in line
     assert "--engine docker" in line
+
+
+def test_delay_on_a_kernel_without_netem_names_the_module(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    need_namespaces()
+    if "sch_netem" in netns_engine.link_modules():
+        pytest.skip("this kernel has netem")
+    line = refusal(["--engine", "netns", "--link", "20mbit/10ms"], capsys)
+    assert line.startswith("measure: link 20mbit/10ms: ")
+    assert "sch_netem" in line
 
 
 def measure_command(*arguments: str) -> list[str]:

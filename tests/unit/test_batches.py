@@ -10,9 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from workloads import batches  # noqa: E402
-from workloads.batches import epoch_order, load_mnist, normalise, read_idx, shard  # noqa: E402
+from workloads.batches import epoch_order, shard, train_batches, train_rows  # noqa: E402
 from workloads.data import prepare  # noqa: E402
 from workloads.datasets import DATASETS, DataError  # noqa: E402
+from workloads.readers import Rows, Samples, read_idx, read_mnist  # noqa: E402
 
 PINNED = [2466, 23328, 20094, 50894, 22545]
 ODD = [(600, 1, 64), (600, 6, 10), (601, 6, 10), (997, 7, 3), (64, 64, 1), (1000, 128, 7)]
@@ -27,8 +28,8 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def mnist(folder: Path) -> batches.Mnist:
-    return load_mnist(folder)
+def mnist(folder: Path) -> Samples:
+    return read_mnist(folder)
 
 
 @pytest.mark.parametrize(("train_size", "workers", "batch_size"), ODD)
@@ -109,14 +110,15 @@ def test_the_parts_of_the_test_set_cover_it_once_and_evenly(
     numbers = torch.arange(10_000)
     images = torch.zeros(10_000, 28, 28, dtype=torch.uint8)
     images[:, 0, 0], images[:, 0, 1] = numbers % 256, numbers // 256
-    marked = batches.Mnist(images, numbers, images, (numbers % 256).to(torch.uint8))
+    rows = Rows(images)
+    marked = Samples(rows, numbers, rows, (numbers % 256).to(torch.uint8), lambda x: x.unsqueeze(1))
     parts: list[list[int]] = []
     for rank in range(workers):
         part: list[int] = []
         for inputs, labels in batches.test_batches(
             marked, rank=rank, workers=workers, test_size=test_size, batch_size=batch_size
         ):
-            pixels = (inputs * batches.STD + batches.MEAN).mul(255).round().long()
+            pixels = inputs.long()
             assert torch.equal(pixels[:, 0, 0, 0], labels)
             assert 0 < len(labels) <= batch_size
             part += (pixels[:, 0, 0, 0] + 256 * pixels[:, 0, 0, 1]).tolist()
@@ -127,40 +129,39 @@ def test_the_parts_of_the_test_set_cover_it_once_and_evenly(
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_the_real_files_hold_the_well_known_numbers_of_each_digit(mnist: batches.Mnist) -> None:
+def test_the_real_files_hold_the_well_known_numbers_of_each_digit(mnist: Samples) -> None:
     train = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     test = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert mnist.train_labels.bincount().tolist() == train
     assert mnist.test_labels.bincount().tolist() == test
-    assert mnist.train_images.shape == (60_000, 28, 28)
-    assert mnist.test_images.shape == (10_000, 28, 28)
+    assert mnist.train_inputs.parts[0].shape == (60_000, 28, 28)
+    assert mnist.test_inputs.parts[0].shape == (10_000, 28, 28)
 
 
-def test_normalised_training_images_have_mean_0_and_deviation_1(mnist: batches.Mnist) -> None:
-    inputs = normalise(mnist.train_images)
+def test_normalised_training_images_have_mean_0_and_deviation_1(mnist: Samples) -> None:
+    inputs = mnist.ready(mnist.train_inputs.parts[0])
     assert inputs.shape == (60_000, 1, 28, 28)
     assert inputs.dtype == torch.float32
     assert float(inputs.mean()) == pytest.approx(0, abs=1e-3)
     assert float(inputs.std()) == pytest.approx(1, abs=1e-3)
 
 
-def test_a_batch_pairs_images_with_their_labels(mnist: batches.Mnist) -> None:
+def test_a_batch_pairs_images_with_their_labels(mnist: Samples) -> None:
     rows = shard(epoch_order(60_000, 600, 7, 2), 1, 3, 20)
-    taken = list(
-        batches.train_batches(mnist, 2, rank=1, workers=3, batch_size=20, train_size=600, seed=7)
-    )
+    chosen = train_rows(60_000, 2, rank=1, workers=3, batch_size=20, train_size=600, seed=7)
+    taken = list(train_batches(mnist, chosen))
     assert len(taken) == len(rows) == 10
     for (inputs, labels), row in zip(taken, rows, strict=True):
         assert inputs.shape == (20, 1, 28, 28)
         assert (inputs.dtype, labels.dtype) == (torch.float32, torch.int64)
-        assert torch.equal(inputs, normalise(mnist.train_images[row]))
+        assert torch.equal(inputs, mnist.ready(mnist.train_inputs[row]))
         assert labels.tolist() == mnist.train_labels[row].tolist()
 
 
 def test_the_files_are_mapped_and_not_copied(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        images = load_mnist(folder).train_images
+        images = read_mnist(folder).train_inputs.parts[0]
     assert int(images.sum(dtype=torch.int64)) > 0  # touches every page
     fields = memory_fields("train-images-idx3-ubyte")
     assert fields["Rss"] > 40_000

@@ -12,6 +12,7 @@ from cluster.engine import CounterSource
 from cluster.records import Counters, Sample
 from cluster.run_folder import RunFolder
 
+NAMES = [f"node{rank}" for rank in range(20)]
 INTERVAL_S = 0.02
 
 
@@ -49,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("interval", [INTERVAL_S, 3600.0], ids=["often", "never in between"])
 def test_the_first_and_the_last_reading_enclose_the_run(path: Path, interval: float) -> None:
     node = Node(sent_bytes=1000)
-    with Collector(path, (source("kernel", lambda: {0: node.counters}),), interval):
+    with Collector(path, (source("kernel", lambda: {0: node.counters}),), interval, NAMES):
         started = time.time()
         node.work(500)
         time.sleep(2 * INTERVAL_S)
@@ -66,7 +67,7 @@ def test_a_run_that_fails_still_has_its_last_reading(path: Path) -> None:
     node = Node()
 
     def run() -> None:
-        with Collector(path, (source("kernel", lambda: {0: node.counters}),), 3600):
+        with Collector(path, (source("kernel", lambda: {0: node.counters}),), 3600, NAMES):
             node.work(99)
             raise RuntimeError("a node died")
 
@@ -83,7 +84,7 @@ def test_rows_are_what_was_read_raw_and_cumulative_restarts_too(path: Path) -> N
         told.append(shown[min(len(told), len(shown) - 1)])
         return {0: told[-1]}
 
-    with Collector(path, (source("kernel", read),), INTERVAL_S):
+    with Collector(path, (source("kernel", read),), INTERVAL_S, NAMES):
         wait_until(lambda: len(told) >= len(shown))
     found = [sample.counters for sample in rows(path, "kernel")]
     assert found == told
@@ -98,7 +99,7 @@ def test_every_node_and_every_source_has_its_own_rows(path: Path) -> None:
             "docker", lambda: {rank: node.counters.swapped() for rank, node in enumerate(nodes)}
         ),
     )
-    with Collector(path, sources, 3600):
+    with Collector(path, sources, 3600, NAMES):
         pass
     for rank, node in enumerate(nodes):
         name = f"node{rank}"
@@ -112,7 +113,7 @@ def test_times_never_go_back_within_a_source(path: Path) -> None:
         source("kernel", lambda: {0: node.counters}, every=10),
         source("docker", lambda: {0: node.counters}),
     )
-    with Collector(path, sources, 0.05):
+    with Collector(path, sources, 0.05, NAMES):
         time.sleep(0.2)
     for name in ("kernel", "docker"):
         times = [sample.t for sample in rows(path, name)]
@@ -123,7 +124,7 @@ def test_times_never_go_back_within_a_source(path: Path) -> None:
 
 def test_rows_can_be_read_while_the_run_lasts(path: Path) -> None:
     node = Node(sent_bytes=5)
-    with Collector(path, (source("kernel", lambda: {0: node.counters}),), 3600):
+    with Collector(path, (source("kernel", lambda: {0: node.counters}),), 3600, NAMES):
         assert [sample.counters for sample in rows(path, "kernel")] == [node.counters]
 
 
@@ -141,7 +142,7 @@ def test_a_source_that_raises_leaves_a_gap_is_named_and_comes_back(path: Path) -
         source("docker", unsteady),
         source("kernel", lambda: {0: node.counters}),
     )
-    with Collector(path, sources, INTERVAL_S) as collector:
+    with Collector(path, sources, INTERVAL_S, NAMES) as collector:
         wait_until(lambda: len(rows(path, "docker")) >= 4)
     assert collector.failures == {"docker": "ConnectionError: no answer"}
     read = [sample.counters.sent_bytes for sample in rows(path, "docker")]
@@ -155,7 +156,7 @@ def test_a_source_that_never_answers_does_not_stop_a_run(path: Path) -> None:
 
     node = Node()
     sources = (source("docker", dead), source("kernel", lambda: {0: node.counters}))
-    with Collector(path, sources, INTERVAL_S) as collector:
+    with Collector(path, sources, INTERVAL_S, NAMES) as collector:
         node.work(1)
     assert collector.failures == {"docker": "OSError: gone"}
     assert rows(path, "docker") == []
@@ -164,14 +165,16 @@ def test_a_source_that_never_answers_does_not_stop_a_run(path: Path) -> None:
 
 
 def test_sources_that_answer_are_not_named(path: Path) -> None:
-    with Collector(path, (source("kernel", lambda: {0: Counters()}),), INTERVAL_S) as collector:
+    with Collector(
+        path, (source("kernel", lambda: {0: Counters()}),), INTERVAL_S, NAMES
+    ) as collector:
         pass
     assert collector.failures == {}
 
 
 def test_a_vanished_node_leaves_no_row_and_the_others_stay(path: Path) -> None:
     readings = {0: Counters(1), 1: Counters(2)}
-    with Collector(path, (source("kernel", lambda: dict(readings)),), INTERVAL_S):
+    with Collector(path, (source("kernel", lambda: dict(readings)),), INTERVAL_S, NAMES):
         wait_until(lambda: len(rows(path, "kernel", "node1")) >= 2)
         del readings[1]
         gone = time.time()
@@ -183,7 +186,7 @@ def test_a_vanished_node_leaves_no_row_and_the_others_stay(path: Path) -> None:
 
 
 def test_the_file_is_a_table_with_headings(path: Path) -> None:
-    with Collector(path, (source("kernel", lambda: {7: Counters(1, 2, 3, 4)}),), 3600):
+    with Collector(path, (source("kernel", lambda: {7: Counters(1, 2, 3, 4)}),), 3600, NAMES):
         pass
     heading, *lines = path.read_text().splitlines()
     assert heading == ("t,source,node,sent_bytes,sent_packets,received_bytes,received_packets")
@@ -201,7 +204,7 @@ def test_rates_are_bytes_a_second_of_each_node(path: Path) -> None:
         elapsed = time.time() - began
         return {0: Counters(int(1e6 * elapsed)), 1: Counters(int(5e6 * elapsed)), 2: Counters(77)}
 
-    with Collector(path, (source("kernel", steady),), INTERVAL_S) as collector:
+    with Collector(path, (source("kernel", steady),), INTERVAL_S, NAMES) as collector:
         time.sleep(10 * INTERVAL_S)
         rates = collector.sent_rates()
     assert rates == {
@@ -213,7 +216,7 @@ def test_rates_are_bytes_a_second_of_each_node(path: Path) -> None:
 
 def test_rates_forget_what_was_long_ago(path: Path) -> None:
     node = Node()
-    with Collector(path, (source("kernel", lambda: {0: node.counters}),), 0.01) as collector:
+    with Collector(path, (source("kernel", lambda: {0: node.counters}),), 0.01, NAMES) as collector:
         node.work(10**9)
         wait_until(lambda: collector.sent_rates()[0] > 0)
         wait_until(lambda: collector.sent_rates()[0] == 0)
@@ -225,12 +228,12 @@ def test_rates_come_from_the_first_source_alone(path: Path) -> None:
         source("kernel", lambda: {0: nodes[0].counters}),
         source("docker", lambda: {0: nodes[1].counters}),
     )
-    with Collector(path, sources, INTERVAL_S) as collector:
+    with Collector(path, sources, INTERVAL_S, NAMES) as collector:
         nodes[1].work(10**9)
         wait_until(lambda: len(rows(path, "docker")) >= 3)
         assert collector.sent_rates() == {0: 0.0}
 
 
 def test_a_rate_after_one_reading_is_zero(path: Path) -> None:
-    with Collector(path, (source("kernel", lambda: {0: Counters(500)}),), 3600) as collector:
+    with Collector(path, (source("kernel", lambda: {0: Counters(500)}),), 3600, NAMES) as collector:
         assert collector.sent_rates() == {0: 0.0}

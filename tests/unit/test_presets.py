@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import presets
+from analysis.step_times import WARM_UP, steps_of_a_turn
+from cluster import link_report, presets, shaping, synthetic
 from cluster.flags import make_experiments, make_parser
 from cluster.spec import Experiment, SpecError
+from cluster.strategies import LAUNCHERS
 
 
 def experiments(flags: str) -> list[Experiment]:
@@ -21,11 +23,61 @@ def test_a_preset_is_a_set_of_valid_runs_with_a_title(name: str) -> None:
     assert presets.title(name)
 
 
+@pytest.mark.parametrize("name", ["vgg-parts", "lab-batch-size", "collectives", "language-model"])
+def test_a_published_preset_has_a_quick_variant_that_trains_less(name: str) -> None:
+    whole, quick = experiments(f"--preset {name}"), experiments(f"--preset {name} --quick")
+    work = [sum(e.train_size * e.epochs for e in runs) for runs in (whole, quick)]
+    assert work[1] <= work[0] / 5
+    assert {e.strategy for e in quick} == {e.strategy for e in whole}
+
+
+def test_vgg_parts_has_256_images_a_step_whatever_the_workers() -> None:
+    found = experiments("--preset vgg-parts --repeat 1")
+    assert [(e.strategy, e.workers, e.batch_size) for e in found] == [
+        *(("single", 1, 256), ("ddp", 1, 256), ("gather-scatter", 4, 64), ("allreduce", 4, 64)),
+        *(("ddp", 4, 64), ("ddp", 2, 128), ("ddp", 3, 85)),
+    ]
+    assert {(e.model, e.lr, e.momentum, e.weight_decay) for e in found} == {
+        ("vgg11", 0.1, 0.9, 1e-4)
+    }
+    assert {e.steps_per_epoch for e in found} == {40}
+
+
 def test_frugal_compares_pairs_that_rarely_meet_with_an_all_reduce() -> None:
     found = [(e.strategy, e.passes, e.local_steps, e.seed) for e in experiments("--preset frugal")]
     assert found == [("allreduce", None, 1, seed) for seed in (1, 2, 3)] + [
         ("pairwise", 1, 8, seed) for seed in (1, 2, 3)
     ]
+
+
+def test_bottleneck_has_every_strategy_in_every_case() -> None:
+    found = experiments("--preset bottleneck")
+    strategies = [
+        *(("allreduce", None), ("allgather", None), ("gather-scatter", None)),
+        *(("reduce-broadcast", None), ("pairwise", 1), ("pairwise", 2)),
+    ]
+    links = [None, "3:20mbit", "0:20mbit", "3:20mbit,5:20mbit"]
+    assert [(e.strategy, e.passes, e.link, e.bottleneck, e.straggler) for e in found] == [
+        *((s, p, "100mbit", slow, None) for slow in links for s, p in strategies),
+        *((s, p, None, None, cores) for cores in (None, "3:0.05") for s, p in strategies),
+    ]
+    assert {e.workers for e in found} == {6}
+    assert {e.model for e in found if e.link is None} == {"mnist-cnn"}
+
+
+def test_the_links_of_bottleneck_are_no_faster_for_a_small_message() -> None:
+    """On a kernel with 250 ticks a second, too, no burst is a tenth of the model: nothing to warn of."""
+    for experiment in experiments("--preset bottleneck"):
+        if experiment.link is not None:
+            size = synthetic.parse(experiment.model).size_bytes
+            bursts = [shaping.burst_bytes(link, 250) for link in experiment.links.values()]
+            assert max(bursts) < link_report.LARGE_BURST * size
+
+
+def test_bottleneck_makes_whole_turns_of_its_schedules_after_the_first_step() -> None:
+    for experiment in experiments("--preset bottleneck"):
+        steps = experiment.steps_per_epoch - WARM_UP
+        assert steps % steps_of_a_turn(experiment) == 0
 
 
 def test_flags_beside_a_preset_go_for_all_of_its_runs() -> None:
@@ -53,3 +105,87 @@ def test_a_list_in_a_preset_is_a_sweep(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "some.toml").write_text('title = "some"\n[[runs]]\nworkers = [2, 3]\nlr = 0.25\n')
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
     assert [(e.workers, e.lr) for e in experiments("--preset some")] == [(2, 0.25), (3, 0.25)]
+
+
+def test_a_list_of_bottlenecks_in_a_preset_is_a_list_of_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with as many nodes as its commas say."""
+    (tmp_path / "slow.toml").write_text(
+        'title = "slow"\n[[runs]]\nbottleneck = ["none", "1:5mbit,2:5mbit"]\nlink = ["none", "1gbit"]\n'
+        '[[runs]]\nstraggler = "1:0.5"\n'
+    )
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    assert [(e.link, e.bottleneck, e.straggler) for e in experiments("--preset slow")] == [
+        (None, None, None),
+        (None, "1:5mbit,2:5mbit", None),
+        ("1gbit", None, None),
+        ("1gbit", "1:5mbit,2:5mbit", None),
+        (None, None, "1:0.5"),
+    ]
+    beside = experiments("--preset slow --bottleneck 0:1mbit")
+    assert {e.bottleneck for e in beside} == {"0:1mbit"}
+
+
+QUICK = """
+title = "some"
+[quick]
+epochs = 1
+[[runs]]
+workers = [2, 3]
+epochs = 9
+[[runs]]
+workers = 4
+quick = { workers = 2, epochs = 2 }
+[[runs]]
+workers = 5
+quick = false
+"""
+
+
+def test_a_quick_variant_replaces_knobs_of_all_runs_or_of_one_and_leaves_some_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some.toml").write_text(QUICK)
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    whole = [(e.workers, e.epochs) for e in experiments("--preset some")]
+    assert whole == [(2, 9), (3, 9), (4, 12), (5, 12)]
+    quick = [(e.workers, e.epochs) for e in experiments("--preset some --quick")]
+    assert quick == [(2, 1), (2, 2), (3, 1)]  # runs that fit one cluster stand together
+    beside = experiments("--preset some --quick --epochs 7")
+    assert {e.epochs for e in beside} == {7}
+
+
+def test_quick_without_a_preset_or_a_quick_variant_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SpecError, match="goes with --preset"):
+        experiments("--quick")
+    (tmp_path / "some.toml").write_text('title = "some"\n[[runs]]\nworkers = [2, 3]\n')
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    with pytest.raises(SpecError, match="preset some has no quick variant"):
+        experiments("--preset some --quick")
+
+
+PUBLISHED = (
+    "2:2,12 2:1,15 3:3,12 3:2,15 3:1,18 4:4,12 4:3,15 4:2,18 4:1,21 5:5,12 5:4,15 5:3,18 5:2,21 5:1,24"
+    " 6:6,12 6:5,15 6:4,18 6:3,21 6:2,24 6:1,27"
+)
+"""workers:passes,epochs, where as many passes as workers is all-reduce."""
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("quick", ["", "--quick"])
+def test_pairwise_averaging_is_the_published_table_with_any_launcher(
+    quick: str, launcher: str
+) -> None:
+    found = experiments(f"--preset pairwise-averaging {quick} --launcher {launcher}")
+    rows = [f"{e.workers}:{e.passes or e.workers},{e.epochs}" for e in found]
+    assert rows == PUBLISHED.split()
+    assert {e.strategy for e in found if e.passes is None} == {"allreduce"}
+    assert {(e.total_memory, e.launcher) for e in found} == {("6g", launcher)}
+
+
+def test_a_presets_memory_limit_is_turned_off_by_none() -> None:
+    found = experiments("--preset pairwise-averaging --total-memory none")
+    assert {e.total_memory for e in found} == {None}

@@ -18,12 +18,13 @@ from cluster.spec import Experiment
 EXPERIMENT = Experiment(workers=2, epochs=6)
 FOLDER = RunFolder(Path("runs") / "20260101-000000-abcd" / "001-allreduce-n2-s1")
 PAUSE_S = 0.15
+NAMES = [f"node{rank}" for rank in range(20)]
 
 
 @pytest.fixture
 def collector(tmp_path: Path) -> Collector:
     source = CounterSource("kernel", 1, lambda: {0: Counters(), 1: Counters()})
-    with Collector(tmp_path / "samples.csv", (source,), 3600) as collector:
+    with Collector(tmp_path / "samples.csv", (source,), 3600, NAMES) as collector:
         return collector
 
 
@@ -150,12 +151,12 @@ def test_bars_count_steps_of_every_worker_and_survive_more_workers_than_bars(
     many = Experiment(workers=20, epochs=1, train_size=20 * 64)
     source = CounterSource("kernel", 1, lambda: {rank: Counters() for rank in range(20)})
     bars = BarProgress()
-    with Collector(tmp_path / "samples.csv", (source,), 3600) as collector:
+    with Collector(tmp_path / "samples.csv", (source,), 3600, NAMES) as collector:
         bars.begin(many, FOLDER, collector)
         for rank in range(20):
             bars.event(rank, step(1, 0.5))
         bars.tick()
         bars.end(summary("failed", "node1 ended"))
     shown = "\n".join(lines(capsys))
-    assert "showing 16 of 20 nodes" in shown
+    assert "showing 16 of 20 workers" in shown
     assert "001-allreduce-n2-s1: failed: node1 ended" in shown

@@ -16,7 +16,6 @@ from cluster.records import (
     Sample,
     event,
     parse_net_dev,
-    read_node_counters,
     total,
 )
 
@@ -121,16 +120,6 @@ def test_bytes_sent_over_a_real_interface_are_counted_on_it() -> None:
     assert passed.sent_bytes >= packets * payload
     assert passed.sent_packets >= packets
     assert passed.received_bytes >= packets * payload
-
-
-def test_a_node_s_counters_leave_out_what_it_says_to_itself(tmp_path: Path) -> None:
-    def others() -> Counters:
-        text = Path("/proc/self/net/dev").read_text()
-        return total(c for name, c in parse_net_dev(text).items() if name != "lo")
-
-    before, read, after = others(), read_node_counters(), others()
-    for low, value, high in zip(before.values(), read.values(), after.values(), strict=True):
-        assert low <= value <= high
 
 
 @given(

@@ -12,12 +12,11 @@ from hypothesis import strategies as some
 from cluster.spec import (
     ENGINES,
     MAX_WORKERS,
-    SCHEDULES,
-    STRATEGIES,
     Experiment,
     SpecError,
     strategies_with_passes,
 )
+from cluster.strategies import SCHEDULES, STRATEGIES
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 
@@ -109,8 +108,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"passes": 1}, "passes", "applies to: pairwise"),
     ({"schedule": "ring"}, "schedule", "applies to: pairwise"),
     ({"strategy": "single", "workers": 2}, "workers", "single has one worker, not 2"),
-    ({"batch_size": 1501}, "batch_size", "4 workers is 1500 images"),
-    ({"train_size": 255}, "train_size", "4 workers is 63 images"),
+    ({"batch_size": 1501}, "batch_size", "4 workers is 1500 samples"),
+    ({"train_size": 255}, "train_size", "4 workers is 63 samples"),
 ]
 
 

@@ -175,6 +175,8 @@ def test_train_bytes_of_the_nodes_add_up_to_the_train_phase(summary: Summary) ->
             "role": "worker",
             "train_sent": 2 * 2660,
             "train_received": 2 * 2700,
+            "sent": 6520,
+            "received": 6600,
         },
         {
             "node": "node1",
@@ -182,10 +184,13 @@ def test_train_bytes_of_the_nodes_add_up_to_the_train_phase(summary: Summary) ->
             "role": "worker",
             "train_sent": 2 * 2700,
             "train_received": 2 * 2660,
+            "sent": 6600,
+            "received": 6520,
         },
     ]
     nodes = summary.bytes["nodes"]
     assert sum(n["train_sent"] for n in nodes) == summary.bytes["train"]["sent"]
+    assert sum(n["sent"] for n in nodes) == summary.bytes["total"]["sent"]
 
 
 def test_bytes_a_step_are_payload_beside_the_prediction(summary: Summary) -> None:
@@ -195,6 +200,7 @@ def test_bytes_a_step_are_payload_beside_the_prediction(summary: Summary) -> Non
         "predicted_mean": 1000.0,
         "predicted_max": 1000.0,
         "ratio": 1.01,
+        "repeated_mean": None,  # these workers did not say
     }
 
 
@@ -205,6 +211,7 @@ def test_sources_are_compared_on_train_bytes(summary: Summary) -> None:
         "kernel": 10720 + 134,
         "docker": 10720 - 67,
         "largest_difference": 0.0125,
+        "sharers": None,
     }
 
 
@@ -226,13 +233,62 @@ def test_seconds_are_of_the_whole_run_of_training_and_medians_of_settled_steps(
     summary: Summary,
 ) -> None:
     """Settled are all steps but each worker's first: 0.1 to 0.6 s, of which 0.35 s is the median."""
-    assert summary.seconds == {
+    assert summary.seconds is not None
+    assert {name: value for name, value in summary.seconds.items() if name != "by_node"} == {
         "total": 11.0,
         "train": 5.0,
         "step_median": 0.35,
         "compute_median": 0.0875,
         "exposed_communication_median": 0.175,
+        "communication_bound": None,  # links are free
     }
+
+
+def test_every_node_has_medians_of_its_own_settled_steps(summary: Summary) -> None:
+    """node1 arrives at each exchange 0.225 s before node0."""
+    assert summary.seconds is not None
+    assert summary.seconds["by_node"] == [
+        {
+            "node": "node0",
+            "rank": 0,
+            "role": "worker",
+            "step_median": 0.2,
+            "compute_median": 0.05,
+            "exposed_communication_median": 0.1,
+            "waiting_median": 0.0,
+            "waits_mostly_for": None,
+        },
+        {
+            "node": "node1",
+            "rank": 1,
+            "role": "worker",
+            "step_median": 0.5,
+            "compute_median": 0.125,
+            "exposed_communication_median": 0.25,
+            "waiting_median": 0.225,
+            "waits_mostly_for": 0,
+        },
+    ]
+
+
+def test_a_server_makes_no_steps_and_where_exchange_is_hidden_it_is_unknown(
+    folder: RunFolder,
+) -> None:
+    served = Experiment(strategy="parameter-server", workers=2, epochs=2, train_size=256)
+    for rank in range(2):
+        hidden = {"compute_s": None, "exchange_s": None}
+        events = [{**e, **hidden} if e["event"] == "step" else e for e in node_events(rank)]
+        write_events(folder, rank, events)
+    write_events(folder, 2, [e for e in node_events(0) if e["event"] != "step"])
+    seconds = summarise(folder, served, "completed").seconds
+    assert seconds is not None
+    assert [(n["node"], n["role"], n["step_median"]) for n in seconds["by_node"]] == [
+        ("node0", "worker", 0.2),
+        ("node1", "worker", 0.5),
+        ("node2", "server", None),
+    ]
+    unknown = ("compute_median", "exposed_communication_median", "waiting_median")
+    assert {n[name] for n in seconds["by_node"] for name in unknown} == {None}
 
 
 def test_activity_is_summed_over_the_docker_readings(summary: Summary) -> None:
@@ -269,12 +325,14 @@ def test_one_worker_alone_has_no_rounds_and_no_ratio(folder: RunFolder) -> None:
         "predicted_mean": 0.0,
         "predicted_max": 0.0,
         "ratio": None,
+        "repeated_mean": None,
     }
     assert summary.counters == {
         "worker": 0,
         "kernel": None,
         "docker": None,
         "largest_difference": None,
+        "sharers": None,
     }
 
 
@@ -301,15 +359,32 @@ def test_a_run_that_diverged_has_a_summary_that_can_be_written(whole: RunFolder)
 
 # --- the contract --------------------------------------------------------------------------------
 
-PER_STEP = {"sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"}
-COUNTERS = {"worker", "kernel", "docker", "largest_difference"}
-SECONDS = {"total", "train", "step_median", "compute_median", "exposed_communication_median"}
+PER_STEP = {"sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio", "repeated_mean"}
+COUNTERS = {"worker", "kernel", "docker", "largest_difference", "sharers"}
+SECONDS = {
+    *("total", "train", "step_median", "compute_median", "exposed_communication_median"),
+    *("communication_bound", "by_node"),
+}
+NODE_SECONDS = {
+    *("node", "rank", "role", "step_median", "compute_median", "exposed_communication_median"),
+    *("waiting_median", "waits_mostly_for"),
+}
 BYTES = {"setup", "train", "evaluate", "finish", "total", "nodes"}
-POINT = {"epoch", "accuracy", "loss", "sent_bytes", "seconds"}
+POINT = {"epoch", "accuracy", "loss", "sent_bytes", "seconds", "consensus_distance"}
 SUMMARY = {
     *("schema", "session", "run", "status", "error", "spec", "model_bytes", "steps", "rounds"),
     *("epochs", "samples_seen", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
-    *("curve", "bytes", "per_step", "counters", "seconds", "links", "network_activity_sum"),
+    *(
+        "curve",
+        "bytes",
+        "per_step",
+        "control",
+        "counters",
+        "seconds",
+        "links",
+        "network_activity_sum",
+        "training",
+    ),
 }
 
 
@@ -327,6 +402,7 @@ def test_keys_are_those_of_the_contract_wherever_a_run_broke_off(
     assert set(document["per_step"]) == PER_STEP
     assert set(document["counters"]) == COUNTERS
     assert set(document["seconds"]) == SECONDS
+    assert [set(node) for node in document["seconds"]["by_node"]] == [NODE_SECONDS] * 2
     assert document["status"] == "failed"
     assert document["error"] == "node1 was ended by SIGKILL"
     write_json(folder.summary, document)
@@ -341,7 +417,7 @@ def test_a_run_without_any_event_is_nulls(folder: RunFolder) -> None:
     unknown = {name for name, value in document.items() if value is None}
     assert unknown == {
         *("model_bytes", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
-        "network_activity_sum",
+        *("network_activity_sum", "control"),
     }
     assert document["steps"] == 0
     assert set(document["per_step"].values()) == {None}

@@ -2,14 +2,20 @@
 
 import re
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.theory import STRATEGIES, Prediction, main, predict, sent_per_round
+from analysis.theory import STRATEGIES, Prediction, lower_bound_s, predict
+from analysis.theory_table import main
 from workloads.consensus import available, choose_schedule, plan
 from workloads.groups import group_of, period
+
+
+def sent_by_rank(strategy: str, **setting: Any) -> tuple[float, ...]:
+    return predict(strategy, **setting).sent_by_rank
 
 
 @st.composite
@@ -24,7 +30,7 @@ def pairwise_settings(draw: st.DrawFn) -> tuple[int, int, str, int, int]:
     ("workers", "sent"), [(1, 0), (2, 1000), (4, 1500), (5, 1600), (8, 1750), (1000, 1998)]
 )
 def test_allreduce_sends_2_n_minus_1_over_n_models(workers: int, sent: float) -> None:
-    assert sent_per_round("allreduce", workers=workers, model_bytes=1000) == (sent,) * workers
+    assert sent_by_rank("allreduce", workers=workers, model_bytes=1000) == (sent,) * workers
 
 
 @pytest.mark.parametrize(
@@ -37,6 +43,9 @@ def test_allreduce_sends_2_n_minus_1_over_n_models(workers: int, sent: float) ->
         # The tree of six: 0 has 1, 2 and 4 below it, 2 has 3, 4 has 5.
         ("reduce-broadcast", 6, (3000, 1000, 2000, 1000, 2000, 1000)),
         ("reduce-broadcast", 2, (1000, 1000)),
+        ("ddp", 4, (1500, 1500, 1500, 1500)),
+        ("parameter-server", 3, (1000, 1000, 1000, 3000)),  # the last one is the server
+        ("parameter-server", 1, (1000, 1000)),
         ("gather-scatter", 1, (0,)),
         ("allgather", 1, (0,)),
         ("reduce-broadcast", 1, (0,)),
@@ -45,18 +54,18 @@ def test_allreduce_sends_2_n_minus_1_over_n_models(workers: int, sent: float) ->
 def test_what_each_rank_sends_is_as_computed_by_hand(
     strategy: str, workers: int, sent: tuple[float, ...]
 ) -> None:
-    assert sent_per_round(strategy, workers=workers, model_bytes=1000) == sent
+    assert sent_by_rank(strategy, workers=workers, model_bytes=1000) == sent
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_worker_that_trains_alone_sends_nothing(workers: int) -> None:
-    assert sent_per_round("single", workers=workers, model_bytes=1000) == (0,) * workers
+    assert sent_by_rank("single", workers=workers, model_bytes=1000) == (0,) * workers
 
 
 def test_seven_workers_in_threes_are_as_computed_by_hand() -> None:
     # Round 0: 012 345 6; round 1: 123 456 0. A member of a group of 3 sends 4/3 of 900 = 1200.
     first, both = (
-        sent_per_round(
+        sent_by_rank(
             "pairwise", workers=7, model_bytes=900, passes=2, schedule="ring", rounds=rounds
         )
         for rounds in (1, 2)
@@ -68,7 +77,7 @@ def test_seven_workers_in_threes_are_as_computed_by_hand() -> None:
 def test_six_workers_on_a_grid_of_three_by_two_are_as_computed_by_hand() -> None:
     # Threes for 4/3 of 600 = 800, then twos for 600; three rounds are 800, 600, 800.
     for rounds, sent in ((1, 800), (2, 700), (3, 2200 / 3), (100_000, 700)):
-        assert sent_per_round(
+        assert sent_by_rank(
             "pairwise", workers=6, model_bytes=600, passes=2, schedule="grid", rounds=rounds
         ) == pytest.approx((sent,) * 6, rel=1e-15)
 
@@ -85,7 +94,7 @@ def test_pairwise_is_what_adding_up_every_group_of_every_round_gives(
         total = sum((Fraction(2 * (size - 1) * model_bytes, size) for size in sizes), Fraction(0))
         expected.append(float(total / rounds))
     assert list(
-        sent_per_round(
+        sent_by_rank(
             "pairwise",
             workers=workers,
             model_bytes=model_bytes,
@@ -134,7 +143,7 @@ def test_full_groups_send_2_p_over_p_plus_1_models(
     workers: int, passes: int, schedule: str
 ) -> None:
     assert (
-        sent_per_round(
+        sent_by_rank(
             "pairwise",
             workers=workers,
             model_bytes=60_000,
@@ -157,7 +166,7 @@ def test_over_whole_periods_every_rank_sends_what_the_planner_says(
     assert repeats is not None
     sent_m = plan(workers, passes, schedule, 0).sent_m_per_round
     for periods in (1, 1000):
-        assert sent_per_round(
+        assert sent_by_rank(
             "pairwise",
             workers=workers,
             model_bytes=1_000_000,
@@ -173,7 +182,7 @@ def test_auto_and_no_schedule_are_what_choose_schedule_takes() -> None:
     assert set(taken) == {"exponential", "random"}
     for seed, chosen in enumerate(taken):
         asked = [
-            sent_per_round(
+            sent_by_rank(
                 "pairwise",
                 workers=12,
                 model_bytes=900,
@@ -188,19 +197,19 @@ def test_auto_and_no_schedule_are_what_choose_schedule_takes() -> None:
 
 
 def test_mean_and_busiest_are_taken_over_ranks() -> None:
-    predicted = Prediction((0.0, 30.0, 60.0), (80.0, 10.0, 0.0))
+    predicted = Prediction(3, (0.0, 30.0, 60.0), (80.0, 10.0, 0.0))
     assert (predicted.sent_mean, predicted.sent_max) == (30, 60)
     assert (predicted.received_mean, predicted.received_max) == (30, 80)
 
 
 def test_an_unknown_strategy_is_told_what_exists() -> None:
     with pytest.raises(ValueError, match=r"'gossip'.*single, allreduce, .*pairwise"):
-        sent_per_round("gossip", workers=2, model_bytes=1)
+        sent_by_rank("gossip", workers=2, model_bytes=1)
 
 
 def test_pairwise_without_passes_is_refused() -> None:
     with pytest.raises(ValueError, match="passes"):
-        sent_per_round("pairwise", workers=2, model_bytes=1)
+        sent_by_rank("pairwise", workers=2, model_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +220,7 @@ def test_a_number_out_of_range_is_named(
     workers: int, model_bytes: int, rounds: int, named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
-        sent_per_round("allreduce", workers=workers, model_bytes=model_bytes, rounds=rounds)
+        sent_by_rank("allreduce", workers=workers, model_bytes=model_bytes, rounds=rounds)
 
 
 # ------------------------------------------------------------------------------------ command line
@@ -226,14 +235,14 @@ def test_the_command_line_has_a_row_for_each_strategy_and_all_passes(
 ) -> None:
     assert main(["--workers", "6", "--model-bytes", "87M"]) == 0
     table = rows(capsys.readouterr().out)
-    assert table[0] == ["single", "0 B", "0 B", "0.0000"]
-    assert table[1] == ["allreduce", "145.0 MB", "145.0 MB", "1.6667"]
+    assert table[0] == ["single", "0 B", "0 B", "0 B", "0.0000"]
+    assert table[1] == ["allreduce", "145.0 MB", "145.0 MB", "145.0 MB", "1.6667"]
     assert [row[0] for row in table if row[0] != "pairwise"] == [
         name for name in STRATEGIES if name != "pairwise"
     ]
     pairwise = [row for row in table if row[0] == "pairwise"]
     assert [row[1] for row in pairwise] == ["1", "2", "3", "4", "5"]
-    assert pairwise[1] == ["pairwise", "2", "ring", "116.0 MB", "116.0 MB", "1.3333"]
+    assert pairwise[1] == ["pairwise", "2", "ring", "116.0 MB", "116.0 MB", "116.0 MB", "1.3333"]
     assert pairwise[4][-3:] == table[1][-3:]
 
 
@@ -244,7 +253,45 @@ def test_the_command_line_shows_the_busiest_node_of_the_rounds_asked_for(
     main([*size, "--passes", "1", "--schedule", "ring", "--rounds", "2"])
     # Pairs send 10 kB. Rounds leave rank 4, then rank 0 alone: 10, 10, 10 and twice 5.
     (row,) = (row for row in rows(capsys.readouterr().out) if row[0] == "pairwise")
-    assert row == ["pairwise", "1", "ring", "8.000 kB", "10.00 kB", "0.8000"]
+    assert row == ["pairwise", "1", "ring", "8.000 kB", "8.000 kB", "10.00 kB", "0.8000"]
+
+
+def test_buffers_are_broadcast_down_a_tree_averaged_with_the_rest_or_stay() -> None:
+    common: dict[str, Any] = {"workers": 4, "model_bytes": 1000, "buffer_bytes": 100}
+    assert sent_by_rank("allreduce", buffers="local", **common) == (1500,) * 4
+    assert sent_by_rank("allreduce", buffers="average", **common) == (1650,) * 4
+    broadcast = predict("allreduce", buffers="broadcast", **common)
+    # The tree of four: 0 has 1 and 2 below it, 2 has 3.
+    assert list(broadcast.sent_by_rank) == [1700, 1500, 1600, 1500]
+    assert list(broadcast.received_by_rank) == [1500, 1600, 1600, 1600]
+    server = predict("parameter-server", buffers="broadcast", **common)
+    assert list(server.sent_by_rank) == [1200, 1000, 1100, 1000, 4000]
+
+
+def test_a_round_takes_what_its_busiest_link_takes() -> None:
+    """1,448 bytes of payload travel as 1,514: 12,112 bits, which 12.112 Mbit/s carry in 1 ms."""
+    star = predict("gather-scatter", workers=4, model_bytes=1448)
+    rate = 12.112
+    assert lower_bound_s(star, [rate] * 4) == pytest.approx(0.003)  # the root's three
+    assert lower_bound_s(star, [None, rate, rate, rate]) == pytest.approx(0.001)
+    assert lower_bound_s(star, [10 * rate, rate, None, None]) == pytest.approx(0.001)
+    assert lower_bound_s(star, [None] * 4) == 0
+    # Receiving counts as sending does.
+    assert lower_bound_s(Prediction(2, (0.0, 0.0), (1448.0, 0.0)), [rate] * 2) == pytest.approx(
+        0.001
+    )
+
+
+def test_the_command_line_knows_links_compression_and_buffers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["--workers", "4", "--model-bytes", "4M", "--link", "100mbit", "--bottleneck", "4:10mbit"])
+    table = {row[0]: row for row in rows(capsys.readouterr().out)}
+    assert table["allreduce"][-1] == "502 ms"
+    assert table["parameter-server"][-1] == "13.4 s"  # node 4 is the server
+    main(["--workers", "4", "--model-bytes", "4M", "--compress", "fp16", "--buffer-bytes", "1M"])
+    table = {row[0]: row for row in rows(capsys.readouterr().out)}
+    assert table["allreduce"][1:4] == ["3.750 MB", "3.750 MB", "5.000 MB"]
 
 
 @pytest.mark.parametrize(
@@ -268,6 +315,11 @@ def test_suffixes_are_powers_of_1000(
         "--workers 6 --model-bytes 1k --rounds 0",
         "--workers 6 --model-bytes 1k --passes 1,0",
         "--workers 6 --model-bytes 1k --schedule hexagon",
+        "--workers 6 --model-bytes 1k --link 100mbps",
+        "--workers 6 --model-bytes 1k --link fast",
+        "--workers 6 --model-bytes 1k --bottleneck 7:10mbit",
+        "--workers 6 --model-bytes 1k --bottleneck 10mbit",
+        "--workers 6 --model-bytes 1k --compress zip",
         "--workers 6 --model-bytes 1k --schedule exponential --passes 2",
     ],
 )

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from analysis.traffic import activity_sum, by_phase, by_source, phase_spans, span
+from analysis.traffic import (
+    activity_sum,
+    by_phase,
+    by_source,
+    enclosing,
+    phase_spans,
+    repeated,
+    span,
+)
 from cluster.records import PHASES, Counters, Sample, total
 
 increments = some.lists(
@@ -142,6 +150,14 @@ def test_spans_of_phases_keep_order_and_the_event_that_began_them() -> None:
     ]
 
 
+def test_repeats_are_booked_to_phases_too() -> None:
+    borders = [border("train", 0), border("evaluate", 5), border("train", 6), end(8)]
+    events = [{**e, "repeated": n} for e, n in zip(borders, (100, 140, 150, 155), strict=True)]
+    assert repeated(events, "train") == 45
+    assert repeated(events, "evaluate") == 10
+    assert repeated(borders, "train") is None
+
+
 # --- samples -------------------------------------------------------------------------------------
 
 
@@ -247,3 +263,16 @@ def test_activity_after_a_restart_counts_at_least_what_the_counter_shows() -> No
     from_the_restart = 2 * (500 + 600 + 1600)
     carried_on = 2 * (500 + (500 + 600) + (500 + 1600))
     assert activity_sum(readings, 1.0) in (from_the_restart, carried_on)
+
+
+def test_what_is_said_before_and_after_the_workers_is_not_theirs() -> None:
+    def reading(source: str, t: float, sent: int) -> Sample:
+        return Sample(t, source, "node0", Counters(sent, 0, 0, 0))
+
+    fast = [reading("kernel", t, sent) for t, sent in ((1, 0), (2, 50), (3, 60), (4, 95), (5, 99))]
+    slow = [reading("docker", t, sent) for t, sent in ((1.5, 7), (4.5, 97))]
+    found = by_source(enclosing([*fast, *slow], 2.1, 3.9))
+    assert found["kernel"]["node0"].sent_bytes == 95 - 50
+    assert found["docker"]["node0"].sent_bytes == 97 - 7
+    everything = enclosing([*fast, *slow], 0, 9)
+    assert everything == [*fast, *slow]

@@ -1,24 +1,26 @@
 """How workers combine what they learned: one file per strategy, one signature, one table of names.
 
-A strategy averages gradients before the update or parameters after it, and does so in place in one
-flat tensor. `Round` says who asks and which round it is; nothing else is known, and nothing is
-remembered but buffers.
+A strategy replaces a flat tensor, gradients or parameters, by the mean over the workers it involves (or
+by the sum). `Round` says who asks and which round it is; nothing else is known, and nothing is remembered
+but memory to receive into.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from cluster.spec import Experiment
 from workloads.strategies import (
     allgather,
     allreduce,
+    ddp,
     gather_scatter,
     local_sgd,
     pairwise,
+    parameter_server,
     reduce_broadcast,
     ring,
     single,
@@ -30,19 +32,24 @@ Exchange = Callable[[Tensor, Round], None]
 
 @dataclass(frozen=True)
 class Strategy:
-    averages: Literal["gradients", "parameters"]
     exchange: Exchange
+    wrap: Callable[[nn.Module, Experiment], nn.Module] | None = None
+    """Makes a model that exchanges by itself during backward; exchange() then has nothing to do."""
+    server_updates: bool = False
+    """Gradients come back as the new parameters."""
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "single": Strategy("gradients", single.exchange),
-    "allreduce": Strategy("gradients", allreduce.exchange),
-    "ring": Strategy("gradients", ring.exchange),
-    "allgather": Strategy("gradients", allgather.exchange),
-    "gather-scatter": Strategy("gradients", gather_scatter.exchange),
-    "reduce-broadcast": Strategy("gradients", reduce_broadcast.exchange),
-    "pairwise": Strategy("parameters", pairwise.exchange),
-    "local-sgd": Strategy("parameters", local_sgd.exchange),
+    "single": Strategy(single.exchange),
+    "allreduce": Strategy(allreduce.exchange),
+    "ring": Strategy(ring.exchange),
+    "allgather": Strategy(allgather.exchange),
+    "gather-scatter": Strategy(gather_scatter.exchange),
+    "reduce-broadcast": Strategy(reduce_broadcast.exchange),
+    "parameter-server": Strategy(parameter_server.exchange, server_updates=True),
+    "ddp": Strategy(ddp.exchange, wrap=ddp.wrap),
+    "pairwise": Strategy(pairwise.exchange),
+    "local-sgd": Strategy(local_sgd.exchange),
 }
 
 __all__ = ["STRATEGIES", "Exchange", "Round", "Strategy"]

@@ -3,8 +3,8 @@
 Sends (N-1) M per worker and round: N/2 times an all-reduce. What first courses write when they know
 only all-gather, and what methods need that look at every worker's gradient (sparse ones, robust means).
 
-The gradients go round a ring: in each of N-1 hops a worker passes on what came last. All links carry the
-same, and no receiver is flooded by several senders at once.
+The gradients go round a ring: in each of N-1 hops a worker passes on what came last, chunk by chunk, as it
+comes. All links carry the same all the time, and no receiver is flooded by several senders at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workloads.messages import kept_buffer, swap
+from workloads.messages import cut, kept_buffer, receive, send
 from workloads.strategies.round import Round
 
 
@@ -23,8 +23,19 @@ def exchange(flat: Tensor, round: Round) -> None:
     gathered = kept_buffer("allgather", workers * flat.numel(), flat.dtype).view(workers, -1)
     gathered[rank].copy_(flat)
     right, left = (rank + 1) % workers, (rank - 1) % workers
-    for hop in range(workers - 1):
-        passed_on, arriving = gathered[(rank - hop) % workers], gathered[(rank - hop - 1) % workers]
-        swap(passed_on, right, arriving, left)
+    chunks = [cut(gathered[(rank - hop) % workers]) for hop in range(workers)]
+    arriving = [
+        [receive(chunk, left, tag=i) for i, chunk in enumerate(chunks[hop])]
+        for hop in range(1, workers)
+    ]
+    leaving = [send(chunk, right, tag=i) for i, chunk in enumerate(chunks[0])]
+    for hop, handles in enumerate(arriving, start=1):
+        for i, handle in enumerate(handles):
+            handle.wait()
+            if hop < workers - 1:
+                leaving.append(send(chunks[hop][i], right, tag=i))
+    for handle in leaving:
+        handle.wait()
     # In the order of ranks, so that all workers get the same bits.
-    torch.mean(gathered, 0, out=flat)
+    torch.sum(gathered, 0, out=flat)
+    flat.div_(round.divisor)

@@ -10,20 +10,16 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.groups import group_of
 from workloads.ring_average import average_in_ring
 from workloads.strategies.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:
-    spec = round.experiment
-    assert spec.passes is not None
-    assert spec.schedule is not None
-    members = group_of(round.rank, round.index, spec.workers, spec.passes, spec.schedule, spec.seed)
+    members = round.members
     if len(members) == 1:
         return
-    if len(members) == spec.workers:
+    if len(members) == round.experiment.workers:
         dist.all_reduce(flat)
-        flat.div_(spec.workers)
+        flat.div_(round.experiment.workers)
     else:
-        average_in_ring(flat, members, round.rank)
+        average_in_ring(flat, members, round.rank, len(members))

@@ -27,7 +27,7 @@ def exchange(flat: Tensor, round: Round) -> None:
             flat.add_(arriving)
         distance *= 2
     if rank == 0:
-        flat.div_(workers)
+        flat.div_(round.divisor)
     else:
         send(flat, rank - distance).wait()
         receive(flat, rank - distance).wait()

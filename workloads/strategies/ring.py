@@ -15,4 +15,4 @@ from workloads.strategies.round import Round
 def exchange(flat: Tensor, round: Round) -> None:
     workers = round.experiment.workers
     if workers > 1:
-        average_in_ring(flat, tuple(range(workers)), round.rank)
+        average_in_ring(flat, tuple(range(workers)), round.rank, round.divisor)

@@ -1,0 +1,126 @@
+"use strict";
+// Draws the figures one after the other, so that the page can be read meanwhile; hides strategies;
+// changes the theme; sorts tables; saves figures.
+(() => {
+  const root = document.documentElement;
+  const charts = [...document.querySelectorAll("figure.chart")];
+  const contents = new Map();
+  const hidden = new Set();
+  const BASE = {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12 }, hovermode: "closest",
+    dragmode: false, // a finger on the figure scrolls the page
+    margin: { l: 64, r: 16, t: 12, b: 56 }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+    hoverlabel: { align: "left", namelength: -1 },
+  };
+
+  const content = (chart) => {
+    if (!contents.has(chart)) contents.set(chart, JSON.parse(chart.querySelector("script").textContent));
+    return contents.get(chart);
+  };
+  const plotOf = (chart) => chart.querySelector(".plot");
+  const chosen = (chart) => {
+    const select = chart.querySelector("select");
+    return select ? content(chart).choices[select.selectedIndex] : content(chart);
+  };
+  const withBase = (layout) => {
+    const merged = { ...BASE, ...layout, margin: { ...BASE.margin, ...layout.margin },
+      legend: { ...BASE.legend, ...layout.legend } };
+    for (const name of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
+      const title = { standoff: 10, ...layout[name].title };
+      merged[name] = { automargin: true, zeroline: false, gridcolor: "#dfe2e6", ...layout[name], title };
+    }
+    return merged;
+  };
+  // On a phone the names of bars stand above them, inside: beside them they would leave no room.
+  const NARROW = matchMedia("(max-width: 40rem)");
+  const forPhone = (data, layout) => {
+    if (!NARROW.matches) return layout;
+    const narrow = { ...layout, xaxis: { ...layout.xaxis, nticks: 5, tickangle: 0, ticklabeloverflow: "allow" } };
+    if (!data.some((trace) => trace.orientation === "h")) return narrow;
+    const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
+      tickfont: { size: 10.5 }, ticklabeloverflow: "allow" };
+    return { ...narrow, yaxis, height: 110 + (layout.height - 110) * 1.8, bargap: 0.66, margin: { l: 8 } };
+  };
+  const visible = (traces) => traces.map((trace) =>
+    hidden.has(trace.legendgroup) ? { ...trace, visible: false } : trace);
+
+  function draw(chart) {
+    const { data, layout: asked } = chosen(chart);
+    const layout = forPhone(data, asked);
+    plotOf(chart).style.height = `${layout.height}px`;
+    Plotly.react(plotOf(chart), visible(data), withBase(layout), { displayModeBar: false, responsive: true });
+    chart.dataset.drawn = "yes";
+  }
+  const waiting = [...charts];
+  function drawNext() {
+    const chart = waiting.shift();
+    if (chart) { draw(chart); setTimeout(drawNext); }
+    else root.dataset.ready = "yes";
+  }
+  function drawRest() { while (waiting.length) draw(waiting.shift()); }
+
+  function save(chart, format) {
+    const { data, layout } = chosen(chart);
+    const title = chart.querySelector(".title").textContent;
+    const paper = { paper_bgcolor: "#fff", plot_bgcolor: "#fff", title: { text: title, font: { size: 16 } } };
+    const whole = { ...withBase(layout), ...paper };
+    whole.margin = { ...whole.margin, t: 56 };
+    return Plotly.downloadImage({ data: visible(data), layout: whole }, {
+      format, filename: plotOf(chart).id, width: 1000, height: layout.height + 80, scale: format === "png" ? 2 : 1 });
+  }
+
+  function toggle(chip) {
+    const strategy = chip.dataset.strategy;
+    const off = !hidden.has(strategy);
+    if (off) hidden.add(strategy); else hidden.delete(strategy);
+    chip.setAttribute("aria-pressed", String(!off));
+    for (const row of document.querySelectorAll("tr[data-strategy]")) {
+      row.hidden = hidden.has(row.dataset.strategy);
+    }
+    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
+  }
+
+  function sortBy(head) {
+    const table = head.closest("table"), place = [...head.parentNode.children].indexOf(head);
+    const up = head.dataset.sorted !== "up";
+    for (const other of head.parentNode.children) delete other.dataset.sorted;
+    head.dataset.sorted = up ? "up" : "down";
+    const value = (row) => {
+      const cell = row.children[place];
+      return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent;
+    };
+    const rows = [...table.querySelectorAll("tr")].slice(1);
+    rows.sort((a, b) => {
+      const [x, y] = up ? [value(a), value(b)] : [value(b), value(a)];
+      return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+    });
+    rows.forEach((row) => row.parentNode.append(row));
+  }
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("button, .sortable th");
+    if (!target) return;
+    if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
+    else if (target.classList.contains("chip")) toggle(target);
+    else if (target.id === "theme") {
+      const dark = getComputedStyle(root).colorScheme.includes("dark");
+      root.dataset.theme = dark ? "light" : "dark";
+    } else if (target.tagName === "TH") sortBy(target);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("figure.chart select")) draw(event.target.closest("figure"));
+  });
+  NARROW.addEventListener("change", () => {
+    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
+  });
+  const PAPER_PX = 680;
+  addEventListener("beforeprint", () => {
+    drawRest();
+    for (const chart of charts) Plotly.relayout(plotOf(chart), { width: PAPER_PX });
+  });
+  addEventListener("afterprint", () => {
+    for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
+  });
+  drawNext();
+})();

@@ -1,0 +1,78 @@
+"""Runs that differ only in their seed are one configuration: its runs are repetitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.labels import differing, label
+from analysis.load import KNOBS, Runs
+
+SAME = ("strategy", "workers", "passes", "schedule", "engine", *(k for k in KNOBS if k != "seed"))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    label: str
+    strategy: str
+    numbers: tuple[int, ...]
+    """Its runs, by number."""
+    row: pd.Series[Any]
+    """The first of them: all knobs but the seed are those of the others."""
+
+    @property
+    def task(self) -> str:
+        """What is learned: only accuracies of the same task can be compared."""
+        dataset = self.row["dataset"]
+        known = not pd.isna(dataset) and dataset not in ("none", str(self.row["model"]))
+        return f"{self.row['model']} on {dataset}" if known else str(self.row["model"])
+
+
+def find_configurations(runs: Runs) -> list[Configuration]:
+    """Of the completed runs, in the order of their first.
+
+    Labels say what tells a configuration from the others of its model, and then the model.
+    """
+    groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
+    found = [
+        Configuration(
+            "",
+            str(members.iloc[0]["strategy"]),
+            tuple(int(number) for number in members.index),
+            members.iloc[0],
+        )
+        for _, members in groups
+    ]
+    models = dict.fromkeys(str(one.row["model"]) for one in found)
+    labels = {}
+    for model in models:
+        for one in named(one for one in found if str(one.row["model"]) == model):
+            labels[one.numbers] = one.label + (f", {model}" if len(models) > 1 else "")
+    return [dataclasses.replace(one, label=labels[one.numbers]) for one in found]
+
+
+def named(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """With labels that say what tells these apart, and no more."""
+    members = list(configurations)
+    if not members:
+        return []
+    table = pd.DataFrame([one.row for one in members])
+    knobs = [knob for knob in differing(table) if knob != "seed"]
+    several_engines = table["engine"].nunique() > 1
+    return [
+        dataclasses.replace(
+            one,
+            label=label(one.row, knobs) + (f", {one.row['engine']}" if several_engines else ""),
+        )
+        for one in members
+    ]
+
+
+def mean(runs: Runs, one: Configuration, column: str) -> float | None:
+    """Over its runs, of those that know it."""
+    values = runs.table.loc[list(one.numbers), column].dropna()
+    return None if values.empty else float(values.astype(float).mean())

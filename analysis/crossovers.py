@@ -1,0 +1,74 @@
+"""Where one strategy overtakes another, as workers or links change. Pure: of any function that says a step's seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+StepTime = Callable[[str, float], float]
+"""(strategy, number of workers or rate) -> seconds."""
+TIE = 0.01
+"""Steps that differ by less are as long as each other."""
+
+
+@dataclass(frozen=True)
+class Crossover:
+    at: float
+    """The first value at which `faster` is the faster one."""
+    faster: str
+    slower: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From `low` to `high` these are the fastest, within TIE of each other."""
+
+    low: float
+    high: float
+    fastest: tuple[str, ...]
+
+
+def crossovers(one: str, other: str, values: Sequence[float], step_s: StepTime) -> list[Crossover]:
+    """In the order of `values`; a tie is no overtaking."""
+    found: list[Crossover] = []
+    leader: str | None = None
+    for value in values:
+        a, b = step_s(one, value), step_s(other, value)
+        if abs(a - b) <= TIE * min(a, b):
+            continue
+        faster, slower = (one, other) if a < b else (other, one)
+        if leader is not None and faster != leader:
+            found.append(Crossover(value, faster, slower))
+        leader = faster
+    return found
+
+
+def fastest(strategies: Sequence[str], values: Iterable[float], step_s: StepTime) -> list[Stretch]:
+    found: list[Stretch] = []
+    for value in values:
+        times = {name: step_s(name, value) for name in strategies}
+        least = min(times.values())
+        first = tuple(name for name in strategies if times[name] <= least * (1 + TIE))
+        if found and found[-1].fastest == first:
+            found[-1] = Stretch(found[-1].low, value, first)
+        else:
+            found.append(Stretch(value, value, first))
+    return found
+
+
+def worker_counts(most: int) -> list[int]:
+    """All small ones, then steps of a twelfth."""
+    counts, n = [], 2.0
+    while n <= most:
+        counts.append(int(n))
+        n = max(n + 1, n * 13 / 12)
+    return [*counts, most] if counts and counts[-1] != most else counts
+
+
+def rates_mbit(low: float = 1, high: float = 100_000) -> list[float]:
+    """Ten to a decade."""
+    found, step = [], 0
+    while low * 10 ** (step / 10) <= high * 1.001:
+        found.append(float(f"{low * 10 ** (step / 10):.3g}"))
+        step += 1
+    return found

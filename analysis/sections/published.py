@@ -1,0 +1,206 @@
+"""Published tables in their own form, our values beside them, and whether they agree."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from analysis.bandwidth import bandwidth
+from analysis.page import Column, Section, bullets, paragraphs, table_html
+from analysis.published_tables import Beside, agrees, beside, fits, papers, verdict
+from analysis.sections.report import Report
+from cluster.run_folder import RunFolder
+from cluster.units import bytes_text
+
+NOTE = (
+    "Published numbers are the papers' own (analysis/published/*.toml). Machines, links and libraries differ, so it is the"
+    " order and the ratios that are compared, not the values. Orders: values within 3 % of each other have none. Ratios"
+    " agree within a factor of 1.25."
+)
+ACTIVITY = (
+    "Network activity, as published, is no number of bytes. Once a second the counters of all containers were read, sent and"
+    " received, and all readings were added up; but the counters are cumulative, so a byte counts again in every later"
+    " reading, and twice, once where it was sent and once where it arrived. At a steady rate the sum is the bytes times"
+    " half of the run's seconds, times two: it measures how long the cluster ran at least as much as what it sent. Beside it"
+    " stand the bytes that were really sent, and how often the sum counted each of them."
+)
+
+
+def section(report: Report) -> Section | None:
+    runs = _with_derived(report)
+    presets = _presets(report)
+    found = beside(runs, presets)
+    parts = [_table(one, runs) for one in found] + _forms(runs, presets)
+    if not parts:
+        return None
+    rows = [
+        {
+            "paper": one.paper,
+            "table": one.title,
+            "row": label,
+            "column": column.heading,
+            "unit": column.unit,
+            "published": theirs,
+            "ours": mine,
+            "session": one.session,
+        }
+        for one in found
+        for column in one.columns
+        for label, theirs, mine in zip(column.labels, column.published, column.ours, strict=True)
+    ]
+    tables = {"published": pd.DataFrame(rows)}
+    return Section(
+        "published", "Published tables beside ours", "\n".join(parts), NOTE, tables=tables
+    )
+
+
+def _with_derived(report: Report) -> pd.DataFrame:
+    table = report.runs.completed.copy()
+    table["images_per_s"] = table["workers"] * table["batch_size"] / table["step_median_s"]
+    for epoch in (1, 2, 3):
+        points = report.runs.curves[report.runs.curves["epoch"] == epoch]
+        table[f"epoch_{epoch}_accuracy"] = points.set_index("number")["accuracy"]
+    table["busbw_gb_per_s"] = [_busbw(run) for _, run in table.iterrows()]
+    return table
+
+
+def _busbw(run: pd.Series[Any]) -> float | None:
+    exposed = run["exposed_communication_median_s"]
+    if pd.isna(exposed) or not exposed or not run["rounds"] or run["workers"] < 2:
+        return None
+    passes = None if pd.isna(run["passes"]) else int(run["passes"])
+    time_s = float(exposed) * float(run["steps"]) / float(run["rounds"])
+    found = bandwidth(
+        str(run["strategy"]), int(run["workers"]), passes, int(run["model_bytes"]), time_s
+    )
+    return found.busbw / 1e9
+
+
+def _presets(report: Report) -> dict[str, str]:
+    """Session -> the preset its command named."""
+    found: dict[str, str] = {}
+    for number, run in report.runs.completed.iterrows():
+        if run["session"] not in found:
+            preset = _preset(report.runs.folders[int(str(number))])
+            if preset:
+                found[str(run["session"])] = preset
+    return found
+
+
+def _preset(folder: RunFolder) -> str | None:
+    try:
+        words = [str(word) for word in json.loads(folder.environment.read_text())["command"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    for word, after in pairwise([*words, ""]):
+        if word == "--preset" or word.startswith("--preset="):
+            return word.partition("=")[2] or after
+    return None
+
+
+def _table(one: Beside, runs: pd.DataFrame) -> str:
+    columns = [Column("row", "label", left=True)]
+    rows: list[dict[str, Any]] = [{"label": label} for label in one.columns[0].labels]
+    for place, column in enumerate(one.columns):
+        digits = f"{{:.{column.digits}f}}".format
+        small = f"{{:.{column.digits + 3}f}}".format
+        unit = f", {column.unit}" if column.unit else ""
+        for kind, values in (("published", column.published), ("ours", column.ours)):
+            key = f"{kind}_{place}"
+            text = small if kind == "ours" and one.activity and place == 0 else digits
+            columns.append(Column(f"{column.heading}{unit}: {kind}", key, text))
+            for row, value in zip(rows, values, strict=True):
+                row[key] = value
+    extra = _true_bytes(one, runs, rows) if one.activity else []
+    said = [verdict(column) for column in one.columns]
+    differs = not all(agrees(column) for column in one.columns if len(column.both) > 1)
+    return "\n".join(
+        [
+            f"<h3>{escape(one.paper)}</h3>",
+            f'<p class="note">{escape(one.authors)}. {escape(one.title)}. Ours: session'
+            f" {escape(one.session)}; ./measure.sh --preset {escape(one.preset)} makes them all.</p>",
+            table_html(rows, [*columns, *extra]),
+            bullets(said),
+            paragraphs(f"Why they differ: {one.why}" if differs else ""),
+            paragraphs(ACTIVITY, _claim(rows)) if one.activity else "",
+        ]
+    )
+
+
+def _claim(rows: list[dict[str, Any]]) -> str:
+    """Do fewer passes with more epochs send less than all-reduce? In bytes of training, for each number of workers."""
+    by_workers: dict[str, list[float]] = {}
+    for row in rows:
+        by_workers.setdefault(row["label"].partition(",")[0], []).append(
+            row.get("train_bytes") or 0
+        )
+    said = [
+        f"{workers}: {found[-1] / found[0]:.2f} times"
+        for workers, found in by_workers.items()
+        if all(found)
+    ]
+    if not said:
+        return ""
+    return (
+        "In bytes really sent in training, the last row of each number of workers (fewest passes, most iterations)"
+        f" against its first (all-reduce): {', '.join(said)}."
+    )
+
+
+def _true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]]) -> list[Column]:
+    for row, numbers in zip(rows, one.numbers, strict=True):
+        if numbers:
+            mine = runs.loc[list(numbers)]
+            total = float(mine["total_sent_bytes"].astype(float).mean())
+            row["true_bytes"] = total
+            row["train_bytes"] = float(mine["train_sent_bytes"].astype(float).mean())
+            activity = mine["network_activity_sum"].dropna().astype(float)
+            row["times"] = float(activity.mean()) / total if total and not activity.empty else None
+    return [
+        Column("really sent, ours", "true_bytes", bytes_text),
+        Column("of it in training", "train_bytes", bytes_text),
+        Column("times each byte is counted", "times", "{:.1f}".format),
+    ]
+
+
+def _forms(runs: pd.DataFrame, presets: dict[str, str]) -> list[str]:
+    """Tables of lab sheets, which are published empty: filled in."""
+    parts = []
+    for paper in papers():
+        if not paper.get("form"):
+            continue
+        mine = runs[
+            [
+                fits(run, paper["match"])
+                and (fits(run, paper["given"]) or presets.get(run["session"]) == paper["preset"])
+                for _, run in runs.iterrows()
+            ]
+        ]
+        if mine.empty or mine["batch_size"].nunique() < 2:
+            continue
+        parts.append(f"<h3>{escape(paper['title'])}</h3>")
+        parts.append(paragraphs(paper["about"]))
+        for form in paper["tables"]:
+            parts.append(paragraphs(form["title"]) + _form(form, mine))
+    return parts
+
+
+def _form(form: dict[str, Any], runs: pd.DataFrame) -> str:
+    """Workers down, batch sizes across."""
+    across, down = form["along"]
+    columns = [Column(down, "down")]
+    rows: dict[int, dict[str, Any]] = {}
+    for size in sorted(runs[across].dropna().unique()):
+        for column in form["columns"]:
+            key = f"{size}_{column['ours']}"
+            text = f"{{:.{column['digits']}f}}".format
+            columns.append(Column(f"batch size {size}: {column['heading']}", key, text))
+            for workers, members in runs[runs[across] == size].groupby(down):
+                values = members[column["ours"]].dropna().astype(float)
+                row = rows.setdefault(int(str(workers)), {"down": int(str(workers))})
+                row[key] = None if values.empty else float(values.mean())
+    return table_html([rows[workers] for workers in sorted(rows)], columns)

@@ -1,0 +1,105 @@
+"""What the runs were made with, and the command that repeats each."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from analysis.command import command
+from analysis.page import Column, Section, details, table_html
+from analysis.sections.overview import labels_of
+from analysis.sections.report import Report
+from cluster.run_folder import RunFolder
+from cluster.units import bytes_text
+
+ENVIRONMENT = [
+    Column("session", "session", left=True),
+    Column("runs", "runs"),
+    Column("engine", "engine", word=True),
+    Column("machine", "machine", left=True),
+    Column("cores", "cores"),
+    Column("memory", "memory", bytes_text),
+    Column("kernel", "kernel", word=True),
+    Column("Python", "python", word=True),
+    Column("torch", "torch", word=True),
+    Column("commit", "commit", word=True),
+]
+
+
+def environment(report: Report) -> Section | None:
+    rows: dict[str, dict[str, Any]] = {}
+    for number, run in report.runs.table.iterrows():
+        session = str(run["session"])
+        found = _read(report.runs.folders[int(str(number))])
+        if session in rows:
+            rows[session]["runs"] += 1
+        elif found:
+            rows[session] = {"session": session, "runs": 1, **_environment(found)}
+    if not rows:
+        return None
+    body = table_html(list(rows.values()), ENVIRONMENT)
+    frame = pd.DataFrame(rows.values())
+    return Section("environment", "What it was measured with", body, tables={"environment": frame})
+
+
+def _environment(found: dict[str, Any]) -> dict[str, Any]:
+    """Whatever a run wrote down; not all engines know everything."""
+    engine = found.get("engine")
+    packages = found.get("packages")
+    asked = found.get("command")
+    return {
+        "session_note": shlex.join(map(str, asked)) if isinstance(asked, list) else None,
+        "engine": engine.get("name") if isinstance(engine, dict) else engine,
+        "machine": f"{found.get('cpu')}, {found.get('system')}",
+        "cores": found.get("cores"),
+        "memory": found.get("memory_bytes"),
+        "kernel": found.get("kernel"),
+        "python": found.get("python"),
+        "torch": packages.get("torch") if isinstance(packages, dict) else None,
+        "commit": found.get("commit"),
+    }
+
+
+def _read(folder: RunFolder) -> dict[str, Any]:
+    try:
+        document = json.loads(folder.environment.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def commands(report: Report) -> Section | None:
+    labels = labels_of(report.runs.table)
+    rows = []
+    for number, run in report.runs.table.iterrows():
+        spec = _spec(report.runs.folders[int(str(number))])
+        if spec is not None:
+            rows.append((f"{number}  {labels[number]}", command(spec), str(run["strategy"])))
+    if not rows:
+        return None
+    lines = "\n".join(
+        f'<tr data-strategy="{escape(strategy)}"><td class="left">{escape(label)}</td>'
+        f'<td class="left"><code>{escape(text)}</code></td></tr>'
+        for label, text, strategy in rows
+    )
+    table = f'<div class="scroll"><table>\n<tr><th class="left">run</th><th class="left">type</th></tr>\n{lines}\n</table></div>'
+    frame = pd.DataFrame([(label, text) for label, text, _ in rows], columns=["run", "command"])
+    return Section(
+        "repeat",
+        "How to repeat each run",
+        details(f"{len(rows)} commands", table),
+        "The same spec and seed give the same accuracy. With Docker, a run's folder also holds the compose.yml.",
+        tables={"commands": frame},
+    )
+
+
+def _spec(folder: RunFolder) -> dict[str, Any] | None:
+    try:
+        spec = json.loads(folder.spec.read_text())
+    except (OSError, ValueError):
+        return None
+    return spec if isinstance(spec, dict) and "strategy" in spec else None

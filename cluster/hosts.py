@@ -1,0 +1,84 @@
+"""A run on hosts of one's own, by torchrun: write its folder, and say what to type on every host.
+
+The hosts then need nothing of this machine: each worker writes its events where it is, and
+`python -m analysis.summary` makes the summary when they have been brought together.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster.catalogue import MODELS
+from cluster.engine import refuse_limits
+from cluster.run_folder import RunFolder, write_json
+from cluster.spec import Experiment, SpecError
+
+PORT = 29500
+
+
+def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
+    """The one run that was asked for; SpecError where it is none that hosts can do by themselves."""
+    if len(experiments) != 1:
+        raise SpecError(f"prepare takes one run, and this makes {len(experiments)}")
+    (experiment,) = experiments
+    if experiment.launcher != "torch":
+        raise SpecError(
+            f"prepare is for torchrun, that is --launcher torch, not {experiment.launcher}"
+        )
+    refuse_limits(experiment, "leave out --prepare for nodes on this machine")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise SpecError(f"prepare {folder}: that is there already; name a new folder")
+    return experiment
+
+
+def prepare(experiment: Experiment, folder: Path, environment: dict[str, Any]) -> RunFolder:
+    try:
+        run = RunFolder(folder.resolve()).create()
+        write_json(run.environment, environment)
+        write_json(run.spec, experiment.to_json())
+    except OSError as error:
+        raise SpecError(f"prepare {folder} cannot be written: {error.strerror}") from error
+    return run
+
+
+def instructions(experiment: Experiment, run: RunFolder) -> str:
+    """For a person to follow, and to paste from."""
+    hosts = range(experiment.nodes)
+    weights = MODELS[experiment.model].weights if experiment.model in MODELS else None
+    sets = [name for name in (experiment.dataset, weights) if name not in (None, "none")]
+    return "\n".join(
+        [
+            f"{run.path} is ready for {experiment.nodes} hosts. On every host, in this project's folder:",
+            "",
+            "1. once: its Python and the data; and a copy of that folder, in the same place",
+            "    ./measure.sh --doctor",
+            *(f"    {_python()} -m workloads.data fetch {name}" for name in sets),
+            "2. within some minutes: on host K the line with --node-rank K, where HOST0 is a name or address"
+            " of host 0 that all others reach",
+            *(f"    {command(experiment, run, rank)}" for rank in hosts),
+            "3. when they have ended: copy their events/ into that of one folder, and there",
+            f"    {_python()} -m analysis.summary {shlex.quote(str(run.path))}",
+        ]
+    )
+
+
+def command(experiment: Experiment, run: RunFolder, rank: int) -> str:
+    """What torchrun is called by; the module is the same on every node everywhere."""
+    return " ".join(
+        [
+            f"GRADWIRE_RUNS={shlex.quote(str(run.path))} GRADWIRE_RECORD=unattended",
+            f"{_python()} -m torch.distributed.run --nnodes {experiment.nodes} --node-rank {rank}",
+            f"--nproc-per-node 1 --master-addr HOST0 --master-port {PORT} -m workloads.worker",
+        ]
+    )
+
+
+def _python() -> str:
+    """As a person types it in the project's folder, where it is that folder's own."""
+    here = Path(__file__).resolve().parent.parent
+    own = Path(sys.executable)
+    return str(own.relative_to(here)) if own.is_relative_to(here) else shlex.quote(str(own))

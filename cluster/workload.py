@@ -1,0 +1,31 @@
+"""--workload NAME: a model, its data and how it is usually trained; flags beside it replace its knobs."""
+
+from __future__ import annotations
+
+import argparse
+
+from cluster.catalogue import WORKLOADS
+from cluster.spec import SpecError
+from cluster.units import knob_text
+
+SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
+"""Two ways to say one thing: whoever says one means neither of the workload's."""
+
+
+def expand(args: argparse.Namespace) -> list[argparse.Namespace]:
+    """One set of flags for each workload that was named; just the flags themselves where none was."""
+    if args.workload is None:
+        return [args]
+    return [_with(args, name.strip()) for name in args.workload.split(",")]
+
+
+def _with(args: argparse.Namespace, name: str) -> argparse.Namespace:
+    if name not in WORKLOADS:
+        raise SpecError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
+    given = {knob for knob, value in vars(args).items() if value is not None}
+    usual = {
+        knob: knob_text(value)
+        for knob, value in WORKLOADS[name].items()
+        if knob not in given and SAME.get(knob) not in given
+    }
+    return argparse.Namespace(**{**vars(args), **usual})

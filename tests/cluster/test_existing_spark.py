@@ -1,0 +1,97 @@
+"""A Spark cluster that somebody else started, by --spark-master: the same experiment, and every worker's bytes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import netns_engine
+from tests.measuring import PROJECT, Measured, measure, one, processes_of
+
+pytestmark = pytest.mark.usefixtures("pyspark")
+SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3")
+
+
+def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
+    """What ./measure.sh says on a host beside a standalone cluster of so many workers, one slot each."""
+    folder.mkdir(exist_ok=True)
+    lab = [sys.executable, "-m", "tests.spark_lab", str(workers), str(folder), *flags, "--json"]
+    answer = subprocess.run(
+        [*netns_engine._unshare(), *lab, "--output", str(folder / "runs")],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    summaries = json.loads(answer.stdout) if answer.stdout else []
+    return Measured(answer.returncode, summaries, answer.stderr)
+
+
+def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_path: Path) -> None:
+    flags = ("--workers", "3", "--strategy", "allreduce,pairwise", *SMALL)
+    there = in_lab(tmp_path / "lab", 3, *flags)
+    assert there.code == 0, there.stderr
+    here = measure("--engine", "netns", *flags, "--output", str(tmp_path / "here"))
+    assert here.code == 0, here.stderr
+    assert len(there.summaries) == len(here.summaries) == 2
+    for remote, ours in zip(there.summaries, here.summaries, strict=True):
+        assert remote["accuracy"] == pytest.approx(ours["accuracy"], abs=1e-3)
+        assert remote["per_step"]["ratio"] == pytest.approx(1, abs=0.03)
+        assert remote["per_step"]["sent_mean"] == pytest.approx(
+            ours["per_step"]["sent_mean"], rel=0.03
+        )
+        assert remote["spec"]["engine"] == "existing"
+        nodes: list[dict[str, Any]] = remote["bytes"]["nodes"]
+        assert [node["node"] for node in nodes] == ["node0", "node1", "node2"]
+        assert min(node["train_sent"] for node in nodes) > 0
+        assert remote["control"]["per_second"] > 0
+        folder = tmp_path / "lab" / "runs" / remote["session"] / remote["run"]
+        assert (folder / "model" / "consensus.pt").stat().st_size > 80_000
+    assert "10.77" not in there.stderr.partition("workers on")[0]
+    assert processes_of(tmp_path) == []
+
+
+def test_fewer_slots_than_workers_is_said_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADWIRE_SPARK_WAIT_S", "20")
+    refused = in_lab(tmp_path, 1, "--workers", "2", *SMALL)
+    assert refused.code == 2
+    last = refused.stderr.splitlines()[-1]
+    assert (
+        "2 workers need 2 free slots, one each, and the cluster gave 1 and no more within" in last
+    )
+
+
+def test_another_version_on_the_cluster_is_named_with_ours(tmp_path: Path) -> None:
+    """The cluster's Python finds the metadata of another psutil first."""
+    other = tmp_path / "packages" / "psutil-5.0.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: psutil\nVersion: 5.0.0\n")
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={other.parent}:$PYTHONPATH exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    flags = ("--launcher", "spark", "--spark-master", "local-cluster[1,1,1024]", "--workers", "1")
+    prefix = ("env", f"PYSPARK_PYTHON={python}")
+    refused = measure(*flags, *SMALL, "--output", str(tmp_path / "runs"), prefix=prefix)
+    assert refused.code == 2
+    last = refused.stderr.splitlines()[-1]
+    assert "psutil is 5.0.0 on " in last
+    assert "it must be the same" in last
+
+
+def test_workers_that_share_a_host_share_its_bytes_and_it_is_said(tmp_path: Path) -> None:
+    flags = ("--launcher", "spark", "--spark-master", "local-cluster[2,1,1024]", "--workers", "2")
+    measured = measure(*flags, *SMALL, "--output", str(tmp_path))
+    summary = one(measured)
+    assert "up to 2 share a host" in measured.stderr
+    assert summary["counters"]["sharers"] == 2
+    assert summary["per_step"]["sent_mean"] > 0.9 * summary["per_step"]["predicted_mean"]
+    assert processes_of(tmp_path) == []

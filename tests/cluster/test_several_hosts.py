@@ -1,0 +1,88 @@
+"""torchrun on several hosts, which are namespaces here: the same worker, the same bytes, the same model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import netns_engine
+from tests.measuring import COMMAND, PROJECT, measure, one
+
+WORKERS = 3
+RUN = ("--workers", "3", "--epochs", "1", "--train-size", "1920", "--batch-size", "32")
+"""20 steps."""
+
+
+def on_hosts(commands: list[str], folder: Path, copies: list[Path]) -> list[dict[str, Any]]:
+    """What each host said and its exit code."""
+    plan = {"commands": commands, "folder": str(folder), "copies": [str(copy) for copy in copies]}
+    lab = [*netns_engine._unshare(), sys.executable, "-m", "tests.hosts_lab"]
+    answer = subprocess.run(
+        lab, cwd=PROJECT, input=json.dumps(plan), capture_output=True, text=True, timeout=200
+    )
+    assert answer.returncode == 0, answer.stderr
+    hosts: list[dict[str, Any]] = json.loads(answer.stdout)
+    return hosts
+
+
+def prepare(folder: Path) -> list[str]:
+    """The commands to type, host by host."""
+    prepared = subprocess.run(
+        [*COMMAND, *RUN, "--prepare", str(folder)], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert prepared.returncode == 0, prepared.stderr
+    lines = [line.strip() for line in prepared.stdout.splitlines()]
+    return [line.replace("HOST0", "node0") for line in lines if "torch.distributed.run" in line]
+
+
+def summarise(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "analysis.summary", str(folder)]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+
+
+def test_what_hosts_measure_by_themselves_is_what_the_wind_tunnel_measures(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    commands = prepare(folder)
+    copies = [shutil.copytree(folder, tmp_path / f"host{rank}") for rank in range(WORKERS)]
+    hosts = on_hosts(commands, folder, copies)
+    assert [host["code"] for host in hosts] == [0] * WORKERS, hosts
+    assert all(f"node{rank} result " in host["said"] for rank, host in enumerate(hosts))
+    assert list((folder / "events").iterdir()) == []  # each host wrote where it is
+
+    incomplete = summarise(copies[0])
+    assert incomplete.returncode == 2
+    assert "node1.jsonl is missing or empty: copy it here from host 1" in incomplete.stderr
+    for copy in copies:
+        shutil.copytree(copy / "events", folder / "events", dirs_exist_ok=True)
+    printed = summarise(folder)
+    assert printed.returncode == 0, printed.stderr
+    summary = json.loads((folder / "summary.json").read_text())
+    reference = one(measure("--engine", "netns", *RUN, "--output", str(tmp_path / "runs")))
+
+    assert (summary["status"], summary["steps"]) == ("completed", 20)
+    assert summary["spec"] == reference["spec"] | {"engine": "existing"}
+    assert summary["accuracy"] == pytest.approx(reference["accuracy"], abs=1e-6)
+    assert summary["loss"] == pytest.approx(reference["loss"], abs=1e-6)
+    assert summary["per_step"]["ratio"] == pytest.approx(1, abs=0.03)
+    train, other = summary["bytes"]["train"], reference["bytes"]["train"]
+    assert train["sent"] == pytest.approx(train["received"], rel=0.01)
+    assert train["sent"] == pytest.approx(other["sent"], rel=0.03)
+    assert [summary["counters"][source] for source in ("kernel", "docker")] == [None, None]
+    assert f"{summary['accuracy']:.2%}" in printed.stdout.splitlines()[1]
+
+
+def test_too_few_hosts_end_at_once_with_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    commands = [line.replace("--nnodes 3", "--nnodes 2") for line in prepare(folder)[:2]]
+    hosts = on_hosts(commands, folder, [folder, folder])
+    for host in hosts:
+        assert host["code"] != 0
+        assert "worker: WORLD_SIZE is 2, but the run in" in host["said"]
+        assert "torchrun --nnodes 3" in host["said"]
+    assert list((folder / "events").iterdir()) == []

@@ -1,0 +1,106 @@
+"""What one slow link does to each strategy, on real namespaces: ratios within one session.
+
+Four nodes and 4 MB; one link has 20 Mbit and the others are free, so that a message takes 1.7 s there and
+some hundredths of a second elsewhere.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pytest
+
+from analysis.step_times import evened_median
+from cluster.run_folder import RunFolder, find_runs
+from tests.measuring import measure
+from workloads.groups import group_of, groups
+
+pytestmark = pytest.mark.alone
+Runs = dict[tuple[str, str | None], RunFolder]
+
+WORKERS, SLOW, STEPS = 4, 2, 5
+FEW_STEPS = 2
+"""One after the first will do for gather-scatter: it takes 5 s with a slow root, and they hardly differ."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """By strategy and bottleneck."""
+    output = tmp_path_factory.mktemp("runs")
+    at_node = ("--bottleneck", f"{SLOW}:20mbit")
+    many = ("--strategy", "allreduce,pairwise", "--bottleneck", "none", *at_node)
+    few = ("--strategy", "gather-scatter", "--bottleneck", "0:20mbit", *at_node)
+    for flags, steps in ((many, STEPS), (few, FEW_STEPS)):
+        nodes = ("--engine", "netns", "--workers", str(WORKERS), "--model", "synthetic:4M")
+        sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(WORKERS * steps))
+        measured = measure(*nodes, *sizes, *flags, "--output", str(output))
+        assert measured.code == 0, measured.stderr
+    found = {}
+    for folder in find_runs(output):
+        spec = folder.read_experiment()
+        found[spec.strategy, spec.bottleneck] = folder
+    return found
+
+
+def seconds(folder: RunFolder) -> dict[str, Any]:
+    answer: dict[str, Any] = folder.read_summary()["seconds"]
+    return answer
+
+
+def by_rank(folder: RunFolder, name: str) -> list[list[float]]:
+    """Of every step of every node."""
+    events = [folder.read_events(rank) for rank in range(WORKERS)]
+    return [[e[name] for e in one if e["event"] == "step"] for one in events]
+
+
+def pair_times(folder: RunFolder) -> list[dict[tuple[int, ...], float]]:
+    """By round but the first, what each pair's exchange took once both were there.
+
+    The one who came last did not wait for the other: its time is the pair's. Its partner's is longer by how
+    much it had come too early, since a pair that is held up in one round is late for its next partners.
+    """
+    steps = by_rank(folder, "exchange_s")
+    return [
+        {pair: min(steps[rank][t] for rank in pair) for pair in groups(t, WORKERS, 1, "ring", 1)}
+        for t in range(1, STEPS)
+    ]
+
+
+def test_an_all_reduce_is_slowed_on_all_nodes_to_what_the_slow_link_allows(runs: Runs) -> None:
+    """How near to the bound is a matter of how busy the machine is, and for bench.exchange to say:
+    python -m bench.exchange --link none --bottleneck 2:20mbit (2.4 to 5.1 % above it). Steps alternate a
+    little, so they are taken by twos.
+    """
+    slow, free = runs["allreduce", "2:20mbit"], runs["allreduce", None]
+    steps = [evened_median(one[1:], 2) for one in by_rank(slow, "step_s")]
+    assert steps == [pytest.approx(steps[SLOW], rel=0.05)] * WORKERS
+    assert steps[SLOW] is not None
+    assert steps[SLOW] > 0.98 * seconds(slow)["communication_bound"]
+    assert steps[SLOW] > 4 * seconds(free)["step_median"]
+
+
+def test_pairs_are_slowed_only_where_the_slow_node_is_one_of_them(runs: Runs) -> None:
+    bound = seconds(runs["pairwise", "2:20mbit"])["communication_bound"]
+    with_slow: list[float] = []
+    without: list[float] = []
+    for t, of_round in enumerate(pair_times(runs["pairwise", "2:20mbit"]), start=1):
+        slow_pair = group_of(SLOW, t, WORKERS, 1, "ring", 1)
+        for pair, time in of_round.items():
+            (with_slow if pair == slow_pair else without).append(time)
+    assert len(with_slow) == len(without) == STEPS - 1
+    assert min(with_slow) > 0.9 * bound
+    assert median(without) < 0.2 * bound  # some hundredths of a second, as without a slow node
+
+
+def test_who_waits_for_the_slow_node_is_its_partners_and_it_waits_for_nobody(runs: Runs) -> None:
+    by_node = seconds(runs["pairwise", "2:20mbit"])["by_node"]
+    assert [by_node[rank]["waits_mostly_for"] for rank in (1, 3)] == [SLOW, SLOW]
+    waited = [node["waiting_median"] / node["step_median"] for node in by_node]
+    assert waited[SLOW] < 0.1
+    assert min(waited[1], waited[3]) > 0.3
+
+
+def test_a_slow_root_costs_a_star_far_more_than_a_slow_leaf(runs: Runs) -> None:
+    leaf, root = (seconds(runs["gather-scatter", slow]) for slow in ("2:20mbit", "0:20mbit"))
+    assert root["step_median"] > 2.5 * leaf["step_median"]

@@ -1,0 +1,149 @@
+"""Horovod on Spark in real containers: a master, a driver and Spark workers, by ./measure.sh and by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import docker_engine, docker_image
+from cluster.docker_engine import SERVICE_LABEL
+from tests.docker.test_docker_runs import containers, leftovers
+from tests.measuring import PROJECT, await_steps, finish, measure, start
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images"), pytest.mark.timeout(1800)]
+SPARK = ("--engine", "docker", "--launcher", "spark")
+SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3")
+
+
+@pytest.fixture(scope="module")
+def images(docker: None) -> None:
+    """Compiling Horovod takes minutes, once for a machine."""
+    for launcher in docker_image.TARGETS:
+        docker_image.ensure(launcher, docker_engine.client(), print)
+
+
+def by_launcher(summaries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {summary["spec"]["launcher"]: summary for summary in summaries}
+
+
+def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
+    """With two strategies: their runs share a cluster, and one Spark application."""
+    flags = ("--engine", "docker", "--launcher", "torch,horovod,spark", "--workers", "2")
+    measured = measure(
+        *flags, "--strategy", "allreduce,pairwise", *SMALL, "--output", str(tmp_path)
+    )
+    assert measured.code == 0, measured.stderr
+    assert measured.stderr.count("starting 2 nodes") == 3
+    for strategy in ("allreduce", "pairwise"):
+        of_one = [s for s in measured.summaries if s["spec"]["strategy"] == strategy]
+        found = by_launcher(of_one)
+        reference = found["torch"]
+        assert sorted(found) == ["horovod", "spark", "torch"]
+        for launcher in ("horovod", "spark"):
+            other = found[launcher]
+            assert other["accuracy"] == pytest.approx(reference["accuracy"], abs=1e-3), launcher
+            assert other["per_step"]["sent_mean"] == pytest.approx(
+                reference["per_step"]["sent_mean"], rel=0.03
+            ), launcher
+            assert other["control"]["per_second"] > 0
+            assert other["counters"]["largest_difference"] < 0.01
+        roles = {node["node"]: node for node in found["spark"]["bytes"]["nodes"]}
+        assert list(roles) == ["node0", "node1", "master", "driver"]
+        assert [node["role"] for node in roles.values()] == ["worker"] * 2 + ["master", "driver"]
+        for attendant in ("master", "driver"):
+            assert roles[attendant]["sent"] > 0
+            assert roles[attendant]["train_sent"] < 0.2 * roles["node0"]["train_sent"]
+    assert leftovers(tmp_path) == []
+
+
+def test_a_killed_spark_worker_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    process = start(*SPARK, "--workers", "2", "--epochs", "500", "--output", str(tmp_path))
+    folder = await_steps(tmp_path, 5, timeout_s=180)
+    page = "http://127.0.0.1:{}".format(published(tmp_path, "8080/tcp"))
+    with urllib.request.urlopen(page, timeout=20) as answer:
+        assert b"Spark Master" in answer.read()
+    (victim,) = [c for c in containers(tmp_path) if c.labels[SERVICE_LABEL] == "node1"]
+    victim.kill()
+    began = time.monotonic()
+    measured = finish(process, 90)
+    assert time.monotonic() - began < 60
+    assert measured.code == 1
+    (summary,) = measured.summaries
+    assert summary["status"] == "failed"
+    assert "node1 was ended by SIGKILL" in summary["error"]
+    assert (folder / "events" / "node1.jsonl").exists()
+    assert leftovers(tmp_path) == []
+
+
+def published(output: Path, port: str) -> str:
+    """The port of this machine behind which a page of the cluster lies, which must be on loopback only."""
+    (pages,) = [c for c in containers(output) if c.labels[SERVICE_LABEL] == "pages"]
+    (binding,) = pages.attrs["NetworkSettings"]["Ports"][port]
+    assert binding["HostIp"] == "127.0.0.1"
+    return str(binding["HostPort"])
+
+
+PROGRAM = """
+import sys
+import horovod.spark
+import horovod.torch as hvd
+import torch
+from pyspark.sql import SparkSession
+
+def train(scale):
+    hvd.init()
+    mean = hvd.allreduce(torch.tensor([scale * (hvd.rank() + 1.0)]), name="x")
+    return mean.item()
+
+session = SparkSession.builder.appName("any program").getOrCreate()
+print("master", session.sparkContext.master)
+print("means", horovod.spark.run(train, args=(float(sys.argv[1]),), num_proc=2, verbose=0))
+"""
+
+
+@pytest.fixture
+def cluster_by_hand() -> Iterator[dict[str, str]]:
+    """compose/spark.yml as a person raises it; on ports of its own."""
+    environment = {
+        **os.environ,
+        "GRADWIRE_MASTER_PAGE": "18080",
+        "GRADWIRE_DRIVER_PAGE": "14040",
+        "COMPOSE_PROJECT_NAME": f"gradwire-spark-test-{os.getpid()}",
+    }
+    compose = ["docker", "compose", "-f", "compose/spark.yml"]
+    up = [*compose, "up", "--detach", "--no-build", "--pull", "never"]
+    try:
+        subprocess.run(up, cwd=PROJECT, env=environment, check=True, capture_output=True)
+        yield environment
+    finally:
+        down = [*compose, "down", "--timeout", "1"]
+        subprocess.run(down, cwd=PROJECT, env=environment, check=True, capture_output=True)
+
+
+def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
+    cluster_by_hand: dict[str, str], tmp_path: Path
+) -> None:
+    program = tmp_path / "any program.py"
+    program.write_text(PROGRAM)
+    answer = subprocess.run(
+        [str(PROJECT / "cluster" / "run_in_driver.sh"), str(program), "2"],
+        cwd=tmp_path,
+        env=cluster_by_hand,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "master spark://master:7077" in answer.stdout
+    assert "means [3.0, 3.0]" in answer.stdout
+
+    program.write_text("raise SystemExit(7)")
+    failing = [str(PROJECT / "cluster" / "run_in_driver.sh"), str(program)]
+    assert subprocess.run(failing, env=cluster_by_hand, timeout=60).returncode == 7

@@ -1,0 +1,66 @@
+"""Inside fresh namespaces: hosts on one switch, and on each of them a command that a person would type.
+
+    unshare --net --mount ... python -m tests.hosts_lab < plan.json
+
+The plan: `commands`, one line of shell for each host; `folder`, the place at which each host has the folder of its
+own in `copies`. The hosts are called node0, node1, ... and their interface lan0: not every machine has an eth0.
+Prints what each said and its exit code, as one JSON array.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from cluster import netns_nodes
+from tests.link_lab import inside
+from tests.measuring import PROJECT
+
+PATIENCE_S = 120
+ON_A_HOST = 'mount --bind "$1" "$2" && exec bash -c "$3"'
+
+
+def main() -> int:
+    plan = json.load(sys.stdin)
+    namespaces = build_hosts(len(plan["commands"]))
+    with contextlib.ExitStack() as stack:
+        said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in namespaces]
+        hosts = [
+            subprocess.Popen(
+                ["unshare", "--mount", "sh", "-c", ON_A_HOST, "sh", copy, plan["folder"], command],
+                cwd=PROJECT,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                **inside(namespace),
+            )
+            for command, copy, file, namespace in zip(
+                plan["commands"], plan["copies"], said, namespaces, strict=True
+            )
+        ]
+        # Where one takes longer, all processes end with us, the first of their namespace.
+        codes = [host.wait(PATIENCE_S) for host in hosts]
+        for file in said:
+            file.seek(0)
+        texts = [file.read() for file in said]
+    print(json.dumps([{"said": t, "code": c} for t, c in zip(texts, codes, strict=True)]))
+    return 0
+
+
+def build_hosts(count: int) -> list[int]:
+    namespaces = netns_nodes.create_namespaces(count)
+    netns_nodes.name_nodes(count)
+    netns_nodes.build_network(count, namespaces)
+    for namespace in namespaces:
+        with netns_nodes.inside(namespace):
+            netns_nodes.ip("link set eth0 down", "link set eth0 name lan0", "link set lan0 up")
+    return namespaces
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    sys.exit(main())

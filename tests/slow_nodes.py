@@ -1,0 +1,30 @@
+"""Summaries of runs that were never made, for tests of what is said about slow nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.step_times import by_node
+from analysis.summary import summarise
+from cluster.run_folder import RunFolder
+from cluster.spec import Experiment
+
+ENDS = (100.0, 200.0)
+"""When all nodes end their steps."""
+
+
+def summary_of(
+    folder: RunFolder, experiment: Experiment, steps_s: Sequence[float]
+) -> dict[str, Any]:
+    """A run whose nodes' steps took so long, by rank; computing 10 ms of it. All else is unknown."""
+    document = summarise(folder, experiment, "completed").to_json()
+    steps = [
+        [
+            {"t": t, "step_s": s, "data_s": 0.0, "compute_s": 0.01, "exchange_s": s - 0.01}
+            for t in ENDS
+        ]
+        for s in steps_s
+    ]
+    document["seconds"]["by_node"] = by_node(experiment, steps)
+    return document

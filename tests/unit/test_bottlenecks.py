@@ -1,0 +1,250 @@
+"""Which runs make a comparison, what their nodes' slow-downs are, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.bottleneck_words import case_name, describe, extremes, place, times
+from analysis.bottlenecks import Case, Comparison, Node, Study, as_table, find_studies
+from analysis.load import load_runs
+from cluster.run_folder import RunFolder, write_json
+from cluster.spec import Experiment
+from tests.slow_nodes import summary_of
+
+ALL_REDUCE = {"strategy": "allreduce", "workers": 3}
+
+
+def node(rank: int, step_s: float, usual_s: float | None = 1.0, **values: Any) -> Node:
+    given: dict[str, Any] = {
+        "compute_s": 0.1,
+        "exchange_s": step_s - 0.1,
+        "waiting_s": 0.0,
+        "waits_mostly_for": None,
+        "is_slow": False,
+        **values,
+    }
+    return Node(rank, step_s, slow_down=usual_s and step_s / usual_s, **given)
+
+
+def case(*nodes: Node, bottleneck: str | None = None, straggler: str | None = None) -> Case:
+    return Case("001-run", bottleneck, straggler, None, nodes)
+
+
+def said(*nodes: Node, strategy: str = "allreduce", **slow: str) -> str:
+    return describe(Comparison(strategy, strategy, (case(*nodes, **slow),)))
+
+
+# ------------------------------------------------------------------------------------ names of cases
+
+
+@pytest.mark.parametrize(
+    ("bottleneck", "straggler", "name"),
+    [
+        (None, None, "no bottleneck"),
+        ("3:20mbit", None, "node 3 at 20mbit"),
+        ("3:20mbit,5:20mbit", None, "nodes 3 and 5 at 20mbit"),
+        ("1:20mbit,2:5mbit,4:20mbit", None, "nodes 1 and 4 at 20mbit and node 2 at 5mbit"),
+        (None, "3:0.25", "node 3 with 0.25 cores"),
+        ("0:1mbit", "0:0.5,1:0.5", "node 0 at 1mbit and nodes 0 and 1 with 0.5 cores"),
+    ],
+)
+def test_a_case_is_named_by_what_is_slow_in_it(
+    bottleneck: str | None, straggler: str | None, name: str
+) -> None:
+    assert case_name(case(bottleneck=bottleneck, straggler=straggler)) == name
+
+
+def test_nobody_slow_beside_stragglers_is_no_straggler() -> None:
+    assert case_name(case(), [case(), case(straggler="1:0.5")]) == "no straggler"
+    assert case_name(case(), [case(), case(bottleneck="1:1mbit")]) == "no bottleneck"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "workers", "name"),
+    [
+        ("gather-scatter", (0,), 6, "the root"),
+        ("gather-scatter", (4,), 6, "a leaf"),
+        ("gather-scatter", (3, 5), 6, "leaves"),
+        ("gather-scatter", (0, 3), 6, ""),
+        ("reduce-broadcast", (3,), 6, "a leaf"),
+        ("reduce-broadcast", (4,), 6, ""),  # 5 is below it
+        ("reduce-broadcast", (4,), 5, "a leaf"),
+        ("parameter-server", (6,), 6, "the server"),
+        ("parameter-server", (0,), 6, ""),
+        ("allreduce", (0,), 6, ""),
+    ],
+)
+def test_a_slow_node_has_a_place_where_places_differ(
+    strategy: str, ranks: tuple[int, ...], workers: int, name: str
+) -> None:
+    assert place(strategy, ranks, workers) == name
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(1.064, "1.06 x"), (4.96, "5.0 x"), (17.2, "17.2 x")])
+def test_a_ratio_near_one_has_two_decimals(ratio: float, text: str) -> None:
+    assert times(ratio) == text
+
+
+# ---------------------------------------------------------------------------------------------- words
+
+
+def test_nodes_that_are_slowed_down_alike_are_said_to_be() -> None:
+    words = said(node(0, 4.9), node(1, 5.1), bottleneck="1:20mbit")
+    assert words == "Node 1 at 20mbit slows all 2 nodes alike, 5.0 x."
+
+
+def test_nodes_that_are_slowed_down_unequally_are_not_said_to_be_alike() -> None:
+    words = said(node(0, 2.0), node(1, 5.0), bottleneck="0:1mbit,1:1mbit")
+    assert words == "Nodes 0 and 1 at 1mbit slow all 2 nodes, 2.0 to 5.0 x."
+
+
+def test_those_who_are_not_slowed_down_are_told_from_those_who_are() -> None:
+    words = said(node(0, 1.1), node(1, 0.9), node(2, 4.0), node(3, 5.0), bottleneck="3:1mbit")
+    assert words == (
+        "Node 3 at 1mbit slows nodes 2 and 3, 4.0 to 5.0 x, and no other by more than 1.10 x."
+    )
+
+
+def test_where_nobody_is_slowed_down_that_is_said() -> None:
+    words = said(node(0, 1.06), node(1, 1.0), strategy="gather-scatter", bottleneck="1:20mbit")
+    assert words == "Node 1 at 20mbit (a leaf) slows no node by more than 1.06 x."
+    assert "no node by more than 1.00 x" in said(node(0, 0.7), bottleneck="0:20mbit")
+
+
+def test_without_a_case_to_compare_with_only_times_are_given() -> None:
+    words = said(node(0, 0.5, None), node(1, 2.0, None), bottleneck="0:1mbit")
+    assert words == "Node 0 at 1mbit makes a step take 500 ms to 2.00 s."
+
+
+def test_who_waits_for_whom_is_who_arrived_last() -> None:
+    """The slow node's partners first, then those who wait for them; little waiting is not mentioned."""
+    words = said(
+        node(0, 5, waiting_s=4.0, waits_mostly_for=1),
+        node(1, 5, waiting_s=2.0, waits_mostly_for=2),
+        node(2, 5, waiting_s=0.1, waits_mostly_for=3, is_slow=True),
+        node(3, 5, waiting_s=2.1, waits_mostly_for=2),
+        bottleneck="2:20mbit",
+    )
+    assert words == (
+        "Node 2 at 20mbit slows all 4 nodes alike, 5.0 x;"
+        " nodes 1 and 3 wait mostly for node 2 and node 0 for node 1, 40 to 80 % of a step."
+    )
+
+
+def test_a_chain_of_waiting_is_told_from_the_slow_node_on() -> None:
+    def waiting(rank: int, whom: int) -> Node:
+        return node(rank, 5, waiting_s=2.5, waits_mostly_for=whom)
+
+    words = said(
+        *(waiting(0, 2), waiting(1, 0), waiting(2, 3), node(3, 5, is_slow=True)),
+        bottleneck="3:1mbit",
+    )
+    assert words.endswith(
+        "; node 2 waits mostly for node 3, node 0 for node 2 and node 1 for node 0, 50 % of a step."
+    )
+
+
+def test_of_a_straggler_is_said_how_long_it_computes() -> None:
+    words = said(
+        node(0, 2, compute_s=0.05, waiting_s=1.0, waits_mostly_for=1),
+        node(1, 2, compute_s=1.5, is_slow=True),
+        straggler="1:0.1",
+    )
+    assert words == (
+        "Node 1 with 0.1 cores slows all 2 nodes alike, 2.0 x; node 1 computes 1.50 s a step, the"
+        " others 50.0 ms; node 0 waits mostly for node 1, 50 % of a step."
+    )
+
+
+def test_where_computing_and_waiting_are_unknown_they_are_not_mentioned() -> None:
+    hidden = {"compute_s": None, "exchange_s": None, "waiting_s": None}
+    words = said(node(0, 3, **hidden), node(1, 3, **hidden, is_slow=True), straggler="1:0.1")
+    assert words == "Node 1 with 0.1 cores slows all 2 nodes alike, 3.0 x."
+
+
+def test_every_case_names_the_strategies_with_the_shortest_and_the_longest_step() -> None:
+    def compared(label: str, free_s: float, slow_s: float) -> Comparison:
+        cases = (case(node(0, free_s)), case(node(0, slow_s), bottleneck="0:1mbit"))
+        return Comparison(label, label, cases)
+
+    study = Study("s", "", (compared("a", 1, 9), compared("b", 2, 5), compared("c", 3, 7)))
+    assert extremes(study) == (
+        "The slowest node's step takes, with no bottleneck from 1.00 s in a to 3.00 s in c;"
+        " with node 0 at 1mbit from 5.00 s in b to 9.00 s in a."
+    )
+    assert extremes(Study("s", "", study.comparisons[:1])) == ""
+
+
+# ------------------------------------------------------------------------------------- which runs
+
+
+def studies(tmp_path: Path, *specs: dict[str, Any], status: str = "completed") -> list[Study]:
+    """Of one session; all steps take as many seconds as the run's number."""
+    folders = []
+    for number, spec in enumerate(specs, start=1):
+        folder = RunFolder(tmp_path / "session" / f"{number:03d}").create()
+        experiment = Experiment(**spec)
+        steps = [float(number)] * experiment.workers
+        write_json(folder.summary, summary_of(folder, experiment, steps) | {"status": status})
+        folders.append(folder)
+    return find_studies(load_runs(folders))
+
+
+def test_runs_that_differ_only_in_who_is_slow_are_compared(tmp_path: Path) -> None:
+    (study,) = studies(
+        tmp_path,
+        {**ALL_REDUCE, "bottleneck": "1:20mbit"},
+        ALL_REDUCE,
+        {**ALL_REDUCE, "bottleneck": "1:20mbit,2:20mbit"},
+    )
+    (comparison,) = study.comparisons
+    assert [one.bottleneck for one in comparison.cases] == [None, "1:20mbit", "1:20mbit,2:20mbit"]
+    assert [one.slow_downs for one in comparison.cases] == [[1] * 3, [0.5] * 3, [1.5] * 3]
+    slow = [[n.rank for n in one.nodes if n.is_slow] for one in comparison.cases]
+    assert slow == [[], [1], [1, 2]]
+
+
+@pytest.mark.parametrize("other", [{"lr": 0.25}, {"workers": 4}, {"link": "1gbit"}, {"seed": 2}])
+def test_runs_that_differ_in_anything_else_too_are_not_compared(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    assert studies(tmp_path, ALL_REDUCE, {**ALL_REDUCE, "bottleneck": "1:20mbit", **other}) == []
+
+
+def test_runs_without_slow_nodes_and_runs_that_failed_are_not_compared(tmp_path: Path) -> None:
+    assert studies(tmp_path / "a", ALL_REDUCE, {"strategy": "ring", "workers": 3}) == []
+    slow = {**ALL_REDUCE, "straggler": "1:0.5"}
+    assert studies(tmp_path / "b", ALL_REDUCE, slow, status="failed") == []
+
+
+def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None:
+    """A knob that only follows from the strategy is not in its name; a model makes another study."""
+    pairs = {"strategy": "pairwise", "passes": 1, "schedule": "ring", "workers": 3}
+    other = {**ALL_REDUCE, "model": "synthetic:1M"}
+    specs = [ALL_REDUCE, pairs, other]
+    found = studies(tmp_path, *specs, *({**spec, "bottleneck": "1:20mbit"} for spec in specs))
+    assert [study.title for study in found] == [
+        "3 workers, model mnist-cnn",
+        "3 workers, model synthetic:1M",
+    ]
+    labels = [[one.label for one in study.comparisons] for study in found]
+    assert labels == [["allreduce", "pairwise (ring), passes 1"], ["allreduce"]]
+
+
+def test_a_server_is_no_row_but_may_be_the_slow_node(tmp_path: Path) -> None:
+    served = {"strategy": "parameter-server", "workers": 2}
+    (study,) = studies(tmp_path, served, {**served, "bottleneck": "2:20mbit"})
+    (comparison,) = study.comparisons
+    assert [len(one.nodes) for one in comparison.cases] == [2, 2]
+    assert describe(comparison) == ("Node 2 at 20mbit (the server) slows all 2 nodes alike, 2.0 x.")
+
+
+def test_the_table_has_a_row_for_every_node_of_every_case(tmp_path: Path) -> None:
+    table = as_table(studies(tmp_path, ALL_REDUCE, {**ALL_REDUCE, "bottleneck": "1:20mbit"}))
+    assert list(table["rank"]) == [0, 1, 2] * 2
+    assert list(table["slow_down"]) == [1.0] * 3 + [2.0] * 3
+    assert list(table["is_slow"]) == [False] * 4 + [True, False]
+    assert as_table([]).empty

@@ -1,0 +1,40 @@
+"""The command of a run, typed in again, is the same run."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from analysis.command import command
+from cluster.flags import make_experiments, make_parser
+from cluster.spec import Experiment
+
+EXPERIMENTS = [
+    Experiment(),
+    Experiment(strategy="single", workers=1, seed=7),
+    Experiment(
+        strategy="pairwise", workers=6, passes=2, schedule="grid", local_steps=4, lr=0.0123456789
+    ),
+    Experiment(strategy="allreduce", overlap=True, bucket_mb=0.5, compress="fp16", link="100mbit"),
+    Experiment(
+        strategy="local-sgd", local_steps=16, bottleneck="1:20mbit,2:5mbit", straggler="0:0.5"
+    ),
+    Experiment(
+        strategy="ddp", model="synthetic:4M:8:10ms", batch_size=1, train_size=40, epochs=1, cpus=0.5
+    ),
+    Experiment(strategy="gather-scatter", average="parameters", buffers="local", engine="docker"),
+]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.label)
+def test_what_it_says_makes_the_same_experiment(experiment: Experiment) -> None:
+    words = shlex.split(command(experiment.to_json()))
+    assert words[0] == "./measure.sh"
+    args = make_parser().parse_args(words[1:])
+    assert make_experiments(args, args.engine) == [experiment]
+
+
+def test_defaults_are_not_said() -> None:
+    text = command(Experiment().to_json())
+    assert text == "./measure.sh --strategy allreduce --workers 4 --engine netns"

@@ -1,0 +1,68 @@
+"""Coefficients, their intervals, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.correlation import FEWEST, correlate, ranks
+
+numbers = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
+pairs = st.lists(st.tuples(numbers, numbers), min_size=FEWEST, max_size=30)
+
+
+@given(pairs)
+def test_pearson_is_numpys_and_lies_in_its_interval(points: list[tuple[float, float]]) -> None:
+    xs, ys = zip(*points, strict=True)
+    found = correlate(xs, ys)
+    if found.pearson is None:
+        assert len(set(xs)) == 1 or len(set(ys)) == 1 or len(set(ranks(xs))) == 1
+        return
+    assert found.pearson.value == pytest.approx(float(np.corrcoef(xs, ys)[0, 1]), abs=1e-6)
+    for one in (found.pearson, found.spearman):
+        assert one is not None
+        assert -1 <= one.low <= one.value <= one.high <= 1
+
+
+@given(st.lists(numbers, min_size=FEWEST, max_size=20, unique=True))
+def test_any_rising_relation_has_a_rank_correlation_of_one(xs: list[float]) -> None:
+    found = correlate(xs, [math.atan(x / 1e6) ** 3 + x for x in xs])
+    assert found.spearman is not None
+    assert found.spearman.value == pytest.approx(1)
+
+
+def test_equal_values_share_a_rank() -> None:
+    assert ranks([5, 1, 5, 3]) == [3.5, 1, 3.5, 2]
+
+
+def test_the_interval_is_fishers() -> None:
+    """r = 0.8 among 10: 0.34 to 0.95, as tables have it."""
+    xs = np.arange(10.0)
+    noise = np.array([1, -1, 1, -1, 1, -1, 1, -1, 1, -1.0])
+    noise -= np.polyval(np.polyfit(xs, noise, 1), xs)
+    ys = 0.8 * (xs - xs.mean()) / xs.std() + 0.6 * noise / noise.std()
+    found = correlate(list(xs), list(ys))
+    assert found.pearson is not None
+    assert found.pearson.value == pytest.approx(0.8)
+    assert (found.pearson.low, found.pearson.high) == pytest.approx((0.343, 0.951), abs=0.001)
+
+
+def test_too_few_say_nothing_and_say_so() -> None:
+    found = correlate([1, 2, 3, 4], [1, 2, 3, 4])
+    assert found.pearson is None
+    assert "too few to say anything" in found.sentence
+
+
+def test_what_does_not_vary_is_not_correlated() -> None:
+    assert "nothing to correlate" in correlate([1.0] * 6, [1, 2, 3, 4, 5, 6]).sentence
+
+
+def test_the_sentence_says_which_way_or_that_there_is_none() -> None:
+    up = list(range(1, 9))
+    assert "the more accurate" in correlate(up, up).sentence
+    assert "the less accurate" in correlate(up, up[::-1]).sentence
+    assert "includes 0" in correlate(up, [1, 8, 2, 7, 3, 6, 4, 5]).sentence

@@ -1,0 +1,208 @@
+"""The cost model finds the constants that made the times, follows its own formula, and knows what it does not know."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis import fitted
+from analysis.advice import advice, by_link, clusters, sweeps
+from analysis.cost_model import (
+    Cluster,
+    Constants,
+    Observation,
+    fit,
+    forecast,
+    path_models,
+    shares,
+)
+from analysis.fitted import Fitted, errors, fit_to, load, observe_all, save
+from cluster.run_folder import find_runs
+
+RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
+TRUE = Constants(time=(2e-4, 1.02, 3e-9, 0.9), bytes=(0.004, 150.0), runs=0)
+ROOTED = ("gather-scatter", "parameter-server")
+STRATEGIES = ("allreduce", "allgather", *ROOTED, "reduce-broadcast", "pairwise", "ddp")
+
+
+def cluster(
+    strategy: str, workers: int, rate: float | None, size: int, cores: int | None = 2
+) -> Cluster:
+    passes = 1 if strategy == "pairwise" else None
+    schedule = "ring" if passes else None
+    return Cluster(
+        strategy=strategy,
+        workers=workers,
+        model_bytes=size,
+        rate_mbit=rate,
+        cores=cores,
+        passes=passes,
+        schedule=schedule,
+    )
+
+
+def grid(strategy: str) -> list[Cluster]:
+    return [
+        cluster(strategy, workers, rate, size)
+        for workers in (2, 4, 6)
+        for rate in (50, 200, None)
+        for size in (600_000, 2_400_000)
+    ]
+
+
+def observe(one: Cluster, disturbed: float = 1.0) -> Observation:
+    found = forecast(TRUE, one)
+    return Observation(one, found.step_s * disturbed, found.sent_bytes)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_constants_that_made_the_times_are_found(strategy: str) -> None:
+    model = fit([observe(one) for one in grid(strategy)])
+    unseen = cluster(strategy, 9, 90, 5_000_000)
+    expected, got = forecast(TRUE, unseen), forecast(model[strategy], unseen)
+    assert got.step_s == pytest.approx(expected.step_s, rel=1e-3)
+    assert got.sent_bytes == pytest.approx(expected.sent_bytes, rel=1e-4)
+    assert min(model[strategy].time) >= 0
+
+
+def test_a_run_that_was_disturbed_does_not_spoil_the_others() -> None:
+    seen = [
+        observe(one, 2.0 if place in (3, 9) else 1.0) for place, one in enumerate(grid("allreduce"))
+    ]
+    model = fit(seen)["allreduce"]
+    unseen = cluster("allreduce", 5, 100, 1_200_000)
+    assert forecast(model, unseen).step_s == pytest.approx(forecast(TRUE, unseen).step_s, rel=0.01)
+
+
+def test_too_few_runs_are_not_fitted() -> None:
+    assert fit([observe(one) for one in grid("ring")[:3]]) == {}
+
+
+@pytest.mark.parametrize(("workers", "models"), [(2, 2), (3, 4), (4, 5), (5, 7), (8, 9)])
+def test_a_tree_passes_its_levels_one_by_one(workers: int, models: int) -> None:
+    """Up, one M for each level; down, a node's children share its link, and then theirs."""
+    assert path_models(cluster("reduce-broadcast", workers, 100, 1)) == models
+
+
+def test_links_and_nodes_work_at_the_same_time_and_the_slower_counts() -> None:
+    slow, fast = (forecast(TRUE, cluster("allreduce", 4, rate, 10**8)) for rate in (10, 10**6))
+    assert (slow.limit, fast.limit) == ("links", "nodes")
+    again = forecast(TRUE, cluster("allreduce", 4, 10**5, 10**8))
+    assert again.step_s == fast.step_s
+
+
+def test_delay_is_paid_for_every_message_in_turn() -> None:
+    one = cluster("allreduce", 8, 100, 10**6)
+    late = dataclasses.replace(one, delay_s=0.01)
+    assert forecast(TRUE, late).step_s - forecast(TRUE, one).step_s == pytest.approx(14 * 0.01)
+
+
+def test_ddp_hides_the_shorter_of_computing_and_exchanging() -> None:
+    one = cluster("ddp", 4, 100, 10**6)
+    alone = forecast(TRUE, one).step_s
+    assert forecast(TRUE, dataclasses.replace(one, compute_s=alone / 2)).step_s == alone
+    assert forecast(TRUE, dataclasses.replace(one, compute_s=2 * alone)).step_s == 2 * alone
+
+
+def test_the_busiest_node_is_the_root_of_a_star() -> None:
+    found = shares(cluster("gather-scatter", 9, 100, 1))
+    assert (found.busiest, found.handled_most) == (8, 16)
+
+
+def test_what_is_outside_of_the_fit_is_said() -> None:
+    model = Fitted(
+        {"allreduce": TRUE},
+        {"workers": (2, 6), "rate_mbit": (50, 200), "model_bytes": (10**5, 10**6)},
+        None,
+    )
+    assert model.outside(cluster("allreduce", 4, 100, 10**6)) == ""
+    assert model.outside(cluster("allreduce", 8, 100, 10**6)) == "N outside"
+    assert (
+        model.outside(cluster("allreduce", 1024, 10_000, 10**6))
+        == "N far outside, link far outside"
+    )
+
+
+def test_errors_are_those_of_runs_that_were_not_seen() -> None:
+    """Steps that grow with N in a way that no term has: what was left out is missed, what was fitted is not."""
+    seen = [observe(one) for one in grid("allreduce")]
+    others = [observe(cluster("allreduce", 12, 100, 10**6), 1.5)]
+    model = fit_to(seen, others)
+    assert model.errors is not None
+    assert model.errors.runs == 1
+    assert model.errors.step_median == pytest.approx(1 / 3, rel=0.01)
+    left_out = fit_to(seen).errors
+    assert left_out is not None
+    assert left_out.runs == len(seen)
+
+
+def test_a_model_read_again_is_the_same(tmp_path: Path) -> None:
+    model = fit_to([observe(one) for one in grid("allreduce")])
+    save(model, tmp_path / "fitted.json")
+    assert load(tmp_path / "fitted.json") == model
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"schema": 9}', "no json"])
+def test_a_file_that_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(ValueError, match=r"file|Expecting"):
+        load(tmp_path / "file")
+
+
+def test_the_model_that_comes_with_us_knows_every_strategy_and_its_error() -> None:
+    model = load()
+    assert all(model.knows(one.strategy) for one in clusters(10**6, 100))
+    assert model.errors is not None
+    assert model.errors.step_median <= 0.10
+    assert model.errors.bytes_median <= 0.02
+
+
+def test_recorded_runs_are_observed_but_not_those_with_slow_nodes() -> None:
+    found = observe_all(find_runs(RUNS))
+    assert {one.cluster.strategy for one in found} >= {"allreduce", "gather-scatter"}
+    assert not any("slow" in one.run or "single" in one.run for one in found)
+    shaped = [one for one in found if one.cluster.rate_mbit == 50]
+    result = errors((load(), one) for one in shaped)
+    assert len(shaped) == 2
+    assert result is not None
+    assert result.bytes_median < 0.02
+
+
+def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:
+    run = next(iter(find_runs(RUNS)))
+    copy = tmp_path / "run"
+    copy.mkdir()
+    (copy / "summary.json").write_text(json.dumps(run.read_summary())[:500])
+    assert observe_all(find_runs(tmp_path)) == []
+
+
+def test_advice_names_the_quickest_and_why() -> None:
+    text = advice(load(), "a model", 10**6, 100, 8)
+    assert "Which strategy at 100 Mbit, 8 workers" in text
+    assert "parameter-server takes" in text
+    assert "one node carries 8." in text  # MB: eight workers' models
+    assert isinstance(by_link(load(), 10**6, 8), str)
+
+
+def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
+    """A star's root and a ring: from some number of workers on the ring is quicker, whatever its messages cost."""
+    star = dataclasses.replace(TRUE, time=(0.0, 1.0, 0.0, 0.0))
+    ring = dataclasses.replace(TRUE, time=(0.01, 1.0, 0.0, 0.0))
+    ranges = {"workers": (2.0, 6.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
+    model = Fitted({"gather-scatter": star, "allreduce": ring}, ranges, None)
+    asked = [cluster(name, 4, 100, 10**6, cores=None) for name in ("allreduce", "gather-scatter")]
+    by_workers, by_link = sweeps(model, asked)
+    ((crossing, outside),) = by_workers.overtakings
+    # 0.02 (N-1) + 0.0837 x 2 (N-1)/N against 0.0837 (N-1): N = 2 costs 0.104 and 0.084, N = 3 0.152 and 0.167
+    assert (crossing.at, crossing.faster, outside) == (3, "allreduce", "")
+    ((crossing, outside),) = by_link.overtakings
+    assert crossing.faster == "gather-scatter"  # on quick links messages are what counts
+    assert crossing.at > 100
+    assert by_link.stretches[-1].fastest == ("gather-scatter",)
+
+
+def test_the_shipped_file_is_where_it_is_looked_for() -> None:
+    assert fitted.SHIPPED.exists()

@@ -1,0 +1,84 @@
+"""What workers on other hosts fetch from the driver and bring to it, over a real connection."""
+
+from __future__ import annotations
+
+import io
+import urllib.error
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.run_folder import RunFolder, write_json
+from cluster.spec import Experiment
+from workloads.launchers import remote_task
+from workloads.launchers.depot import Depot
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> Iterator[Depot]:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "images").write_bytes(bytes(range(256)) * 10_000)
+    with Depot("127.0.0.1") as depot:
+        depot.data = tmp_path / "data"
+        depot.run = RunFolder(tmp_path / "run").create()
+        write_json(depot.run.spec, Experiment(workers=2).to_json())
+        yield depot
+
+
+def run_of(depot: Depot) -> RunFolder:
+    assert depot.run is not None
+    return depot.run
+
+
+def test_the_code_can_be_imported_from(depot: Depot) -> None:
+    names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{depot.url}/code"))).namelist()
+    assert "workloads/launchers/remote_task.py" in names
+    assert "cluster/spec.py" in names
+    assert all(name.startswith(("cluster/", "workloads/")) for name in names)
+
+
+def test_data_arrive_whole(depot: Depot, tmp_path: Path) -> None:
+    folder = remote_task.fetch_data(depot.url, tmp_path / "fetched")
+    (file,) = (folder / "mnist").iterdir()
+    assert file.read_bytes() == (tmp_path / "data" / "images").read_bytes()
+
+
+def test_events_stay_until_an_event_outside_of_training_and_then_arrive_in_order(
+    depot: Depot,
+) -> None:
+    log = remote_task.SentLog(depot.url, "node1", 1)
+    log.border("phase", phase="train", epoch=1)
+    for step in (1, 2):
+        log.write("step", step=step)
+    assert not run_of(depot).events(1).exists()
+    log.write("epoch", epoch=1)
+    log.write("step", step=3)
+    kinds = [(e["event"], e.get("step")) for e in run_of(depot).read_events(1)]
+    assert kinds == [("phase", None), ("step", 1), ("step", 2), ("epoch", None)]
+    log.write("error", message="lost")
+    assert [e["event"] for e in run_of(depot).read_events(1)][-2:] == ["step", "error"]
+
+
+def test_the_model_lands_in_the_run_folder(depot: Depot) -> None:
+    remote_task.put(f"{depot.url}/model", b"weights")
+    assert run_of(depot).model.read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("path", ["spec", "code", "data/mnist/images", "model"])
+def test_nobody_gets_anything_without_the_key(depot: Depot, path: str) -> None:
+    stranger = depot.url.rpartition("/")[0] + "/guess/" + path
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        remote_task.get(stranger)
+
+
+@pytest.mark.parametrize(
+    "path", ["events/../spec", "events/%2e%2e", "spec", "data/../run/spec.json"]
+)
+def test_nothing_can_be_brought_to_another_place(depot: Depot, path: str) -> None:
+    before = run_of(depot).spec.read_bytes()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        remote_task.put(f"{depot.url}/{path}", b"evil")
+    assert run_of(depot).spec.read_bytes() == before
+    assert list((run_of(depot).path / "events").iterdir()) == []

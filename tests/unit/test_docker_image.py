@@ -1,0 +1,103 @@
+"""What goes into the images of the launchers, and what their build tells a person."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cluster import docker_image
+
+DOCKERFILE = (docker_image.PROJECT / "docker" / "Dockerfile").read_text()
+IGNORED = (docker_image.PROJECT / "docker" / "Dockerfile.dockerignore").read_text()
+STAGES = {
+    made: from_
+    for from_, made in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+}
+
+
+def stage(name: str) -> str:
+    """The text of one stage."""
+    return DOCKERFILE.partition(f" AS {name}\n")[2].partition("\nFROM ")[0]
+
+
+def needed(name: str) -> set[str]:
+    """A stage and all that it is made from."""
+    found, waiting = set(), {name}
+    while waiting:
+        current = waiting.pop()
+        if current in STAGES:
+            found.add(current)
+            waiting |= {STAGES[current], *re.findall(r"from=([a-z-]+)", stage(current))} - found
+    return found
+
+
+@pytest.mark.parametrize("launcher", docker_image.TARGETS)
+def test_the_image_is_made_with_the_files_that_its_stages_name(launcher: str) -> None:
+    target = docker_image.TARGETS[launcher]
+    named = {
+        Path(file).name
+        for one in needed(target)
+        for file in re.findall(r"source=docker/([a-z_.-]+)", stage(one))
+    }
+    assert named | {"Dockerfile"} == set(docker_image.MADE_WITH[target])
+
+
+@pytest.mark.parametrize("launcher", docker_image.TARGETS)
+def test_our_code_comes_last_and_runs_as_nobody_special(launcher: str) -> None:
+    lines = stage(docker_image.TARGETS[launcher]).strip().splitlines()
+    assert lines[-2:] == ["COPY --from=code /app /app", "USER 1000:1000"]
+
+
+def test_all_that_modules_on_nodes_import_of_cluster_is_copied_too() -> None:
+    copied = docker_image.modules_on_nodes()
+    assert set(copied) == set(re.findall(r"cluster/\w+\.py", stage("code")))
+    for file in docker_image.sources("spark"):
+        if file.suffix == ".py":
+            for module in re.findall(r"^(?:from|import) cluster\.(\w+)", file.read_text(), re.M):
+                assert f"cluster/{module}.py" in copied, (file, module)
+            for names in re.findall(r"^from cluster import (.+)$", file.read_text(), re.M):
+                for name in re.split(r", *", names):
+                    assert f"cluster/{name}.py" in copied, (file, name)
+
+
+def test_horovod_is_not_compiled_again_for_a_change_of_anything_but_torch_and_its_script() -> None:
+    assert needed("horovod-wheel") == {"horovod-wheel", "torch", "python", "wheels"}
+    assert re.findall(r"source=(\S+?),", stage("horovod-wheel")) == ["docker/build_horovod.sh"]
+
+
+def test_all_that_is_fingerprinted_is_there_and_is_sent_to_the_builder() -> None:
+    for file in docker_image.sources("spark"):
+        assert file.is_file(), file
+    assert "!docker/build_horovod.sh" in IGNORED.splitlines()
+    assert "!docker/requirements-*.txt" in IGNORED.splitlines()
+
+
+def test_launchers_have_images_of_their_own() -> None:
+    names = [docker_image.name(launcher) for launcher in docker_image.TARGETS]
+    assert [name.partition(":")[0] for name in names] == [
+        "gradwire-worker",
+        "gradwire-horovod",
+        "gradwire-spark",
+    ]
+    assert len({name.partition(":")[2] for name in names}) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "news"),
+    [
+        ("#12 [worker-venv 2/3] RUN cd /venv\n", "worker-venv 2/3"),
+        ("#9 [torch  3/4] RUN python3 -m venv /venv\n", "torch 3/4"),
+        (
+            "#15 72.13 build_horovod: compiling: 45 %, 60 s\n",
+            "horovod: compiling: 45 %, 60 s",
+        ),
+        ("#15 72.13 something else\n", None),
+        ("#15 DONE 72.2s\n", None),
+        ("#3 [internal] load build definition from Dockerfile\n", None),
+        ("", None),
+    ],
+)
+def test_a_person_sees_steps_and_how_far_horovod_is(line: str, news: str | None) -> None:
+    assert docker_image.progress(line) == news

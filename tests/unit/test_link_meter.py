@@ -1,0 +1,129 @@
+"""The meter: slopes of arrivals, and real connections to a real reference."""
+
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import link_gate, link_meter
+from cluster.link_meter import Course, Reference, rate_of_arrivals, slope, steady_slope
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.alone
+
+
+def arrivals(rate: float, seconds: float, jitter_s: float = 0.0) -> list[tuple[float, int]]:
+    dice = random.Random(1)
+    count = int(rate * seconds / 1500)
+    return [(1500 * k / rate + dice.uniform(0, jitter_s), 1500 * k) for k in range(count)]
+
+
+def test_the_slope_of_steady_arrivals_is_their_rate() -> None:
+    assert slope(arrivals(2.5e6, 0.4)) == pytest.approx(2.5e6)
+    assert steady_slope(arrivals(2.5e6, 0.4)) == pytest.approx(2.5e6)
+
+
+def test_a_reader_that_is_late_now_and_then_sees_the_same_slope() -> None:
+    assert steady_slope(arrivals(125e3, 0.4, jitter_s=0.003)) == pytest.approx(125e3, rel=0.01)
+    assert steady_slope(arrivals(2.5e6, 0.4, jitter_s=0.003)) == pytest.approx(2.5e6, rel=0.01)
+
+
+def test_a_machine_that_stops_for_a_moment_does_not_change_the_slope() -> None:
+    points = arrivals(2.5e6, 0.4)
+    stopped = [(t + 0.05 * (t > 0.2), n) for t, n in points]
+    assert steady_slope(stopped) == pytest.approx(2.5e6, rel=0.001)
+    assert slope(stopped) < 2.5e6 * 0.95
+
+
+def test_a_link_that_is_slow_half_of_the_time_is_not_taken_for_a_fast_one() -> None:
+    slow = [(2 * t, n) for t, n in arrivals(2.5e6, 0.4)]
+    assert steady_slope(slow) == pytest.approx(1.25e6)
+
+
+def test_arrivals_before_the_burst_is_spent_do_not_count() -> None:
+    """A sender that starts with 200 kB at once and goes on with 1 MB/s."""
+    tcp = socket.create_server(("127.0.0.1", 0))
+    ours = socket.create_connection(tcp.getsockname())
+    theirs, _ = tcp.accept()
+
+    def send() -> None:
+        theirs.sendall(bytes(200_000))
+        started = time.perf_counter()
+        for k in range(60):
+            time.sleep(max(0.0, started + k / 100 - time.perf_counter()))
+            theirs.sendall(bytes(10_000))
+
+    with ours, theirs, tcp:
+        sender = threading.Thread(target=send)
+        sender.start()
+        measured = rate_of_arrivals(ours, 210_000, 0.4)
+        share = link_meter._wire_share(ours)
+        sender.join()
+    assert measured / share == pytest.approx(8e6, rel=0.05)
+
+
+@pytest.fixture
+def reference() -> Iterator[str]:
+    one = Reference("127.0.0.1")
+    one.start()
+    yield "127.0.0.1"
+    one.close()
+
+
+def test_an_unshaped_link_measures_much_more_than_was_asked(reference: str) -> None:
+    """What a throttle that was never applied looks like."""
+    course = Course(rate_bit=10**7, burst_bytes=28_000, queue_bytes=200_000)
+    assert link_meter.measure_sent(reference, course) > 1.5 * 10**7
+    assert link_meter.measure_received(reference, course) > 1.5 * 10**7
+
+
+def test_a_round_trip_on_this_machine_is_short(reference: str) -> None:
+    assert 0 < link_meter.measure_round_trip_s(reference) < 0.05
+
+
+def test_the_reference_lets_only_so_much_through_at_a_time(reference: str) -> None:
+    """Two that take all there is go one after the other."""
+    everything = Course(10**11, burst_bytes=0, queue_bytes=2**21)
+    started = time.monotonic()
+    both = [
+        threading.Thread(target=link_meter.measure_received, args=(reference, everything))
+        for _ in range(2)
+    ]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert time.monotonic() - started >= 2 * link_meter.SHORTEST_S
+
+
+def test_the_reference_ends_when_all_nodes_are_done() -> None:
+    command = [sys.executable, "-m", "cluster.link_meter", "2"]
+    with subprocess.Popen(command, cwd=PROJECT) as program:
+        link_meter.say_done("127.0.0.1")
+        assert program.poll() is None
+        link_meter.say_done("127.0.0.1")
+        assert program.wait(10) == 0
+
+
+# --- the gate ------------------------------------------------------------------------------------
+
+
+def test_a_worker_starts_when_its_gate_is_opened_and_not_before() -> None:
+    command = [sys.executable, "-m", "cluster.link_gate", "echo", "the worker runs"]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as program:
+        time.sleep(0.5)
+        assert program.poll() is None
+        link_gate.open_it()
+        assert program.communicate(timeout=10)[0] == "the worker runs\n"
+
+
+def test_a_gate_that_is_never_opened_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_gate, "PATIENCE_S", 0.05)
+    assert not link_gate.wait()

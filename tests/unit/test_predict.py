@@ -1,0 +1,82 @@
+"""python -m analysis.predict: a table, what is outside of the fit, and mistakes in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.predict import main
+
+RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
+ASK = ["--workers", "1024", "--link", "10gbit", "--model-bytes", "1.4G"]
+
+
+def test_all_strategies_from_the_quickest_on_with_their_errors_and_warnings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*ASK, "--strategy", "all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = lines[3:12]
+    assert {row.split()[0] for row in rows} >= {
+        "allreduce",
+        "parameter-server",
+        "pairwise",
+        "local-sgd",
+    }
+    assert all("N far outside" in row for row in rows)
+    text = "\n".join(lines)
+    assert "runs it was not fitted to: step" in text
+    assert "take such a number for an order of magnitude" in text
+    assert "quickest with 1024 workers, by link" in text
+
+
+def test_within_the_fit_nothing_is_said_to_be_outside(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--workers", "4", "--link", "100mbit", "--model-bytes", "1M"]) == 0
+    assert "outside" not in capsys.readouterr().out.partition("quickest on links")[0]
+
+
+def test_links_beyond_what_can_be_emulated_can_be_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ask = ["--workers", "8", "--model-bytes", "1G", "--strategy", "allreduce", "--compute", "50ms"]
+    assert main([*ask, "--link", "100gbit/1ms"]) == 0
+    assert "links of 100gbit/1ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "required"),
+        (["--workers", "1", *ASK[2:]], "--workers must be 2 to"),
+        ([*ASK, "--strategy", "gossip"], "unknown strategy 'gossip'; there is: all, allreduce"),
+        ([*ASK[:2], "--link", "fast", *ASK[4:]], "fast"),
+        ([*ASK[:4], "--model-bytes", "0"], "whole number of bytes"),
+        ([*ASK, "--compute", "5"], "must be a time such as 20ms"),
+        ([*ASK, "--passes", "0"], "--passes must be 1 or more"),
+        ([*ASK, "--fit", "nowhere.json"], "cannot read nowhere.json"),
+        (["fit", "nowhere"], "not enough in nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert reason in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_fit_to_runs_can_be_asked_afterwards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recorded runs have six of all-reduce, and too few of the others."""
+    output = tmp_path / "fitted.json"
+    assert main(["fit", str(RUNS), "--output", str(output)]) == 0
+    assert "allreduce" in capsys.readouterr().out
+    ask = ["--workers", "3", "--link", "50mbit", "--model-bytes", "200k", "--fit", str(output)]
+    assert main(ask) == 0
+    assert "allreduce" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*ask, "--strategy", "ring"])
+    assert "was not fitted to ring" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""Published numbers are the papers', our runs are found by their knobs, and words follow the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.published_tables import Compared, agrees, beside, papers, verdict
+
+COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
+
+
+def runs(*rows: dict[str, Any]) -> pd.DataFrame:
+    usual = {"session": "s", "dataset": "mnist", "model": "m", "passes": None, "epochs": 3}
+    table = pd.DataFrame([usual | dict.fromkeys(COLUMNS, 1.0) | row for row in rows])
+    for epoch in (1, 2, 3):
+        table[f"epoch_{epoch}_accuracy"] = 0.6
+    table.index = pd.RangeIndex(1, len(rows) + 1)
+    return table
+
+
+def two_nodes(**values: Any) -> list[dict[str, Any]]:
+    return [
+        {"strategy": strategy, "workers": 2, **values} for strategy in ("allreduce", "allgather")
+    ]
+
+
+def published(preset: str, place: int = 0) -> dict[str, Any]:
+    (paper,) = [one for one in papers() if one["preset"] == preset]
+    table: dict[str, Any] = paper["tables"][place]
+    return table
+
+
+def test_the_numbers_are_the_published_ones() -> None:
+    assert [row["values"] for row in published("vgg-parts")["rows"]] == [
+        [1.881],
+        [1.328],
+        [1.051],
+        [0.821],
+    ]
+    assert [row["values"] for row in published("vgg-parts", 1)["rows"]] == [
+        [1.902],
+        [1.060],
+        [0.932],
+        [0.821],
+    ]
+    assert [row["values"] for row in published("collectives")["rows"]] == [
+        [44.21, 98.29],
+        [75.12, 98.05],
+    ]
+    assert [row["values"] for row in published("language-model")["rows"]] == [
+        [3.730],
+        [0.836],
+        [0.438],
+    ]
+    table = published("pairwise-averaging")["rows"]
+    assert len(table) == 20
+    assert sum(row["values"][0] for row in table) == pytest.approx(2064.977, abs=1e-3)
+    assert sum(row["values"][1] for row in table) == pytest.approx(1775.784, abs=1e-3)
+    assert table[-1]["match"] == {"strategy": "pairwise", "workers": 6, "passes": 1, "epochs": 27}
+
+
+def test_every_paper_names_who_wrote_it_and_why_ours_may_differ() -> None:
+    for paper in papers():
+        assert paper["title"]
+        assert paper["authors"]
+        assert paper.get("form") or all(table["why"] for table in paper["tables"])
+
+
+def test_runs_are_found_by_their_knobs_and_seeds_are_averaged() -> None:
+    rows = [*two_nodes(train_s=10.0), *two_nodes(train_s=20.0)]
+    (one,) = beside(runs(*rows), {})
+    assert one.preset == "collectives"
+    assert one.columns[0].ours == (15.0, 15.0)
+    assert one.numbers == ((1, 3), (2, 4))
+    assert one.columns[1].ours == (100.0, 100.0)  # in percent, as published
+
+
+def test_other_runs_are_no_match_and_one_row_is_no_table() -> None:
+    assert beside(runs(*two_nodes(epochs=4)), {}) == []
+    assert beside(runs(*two_nodes(dataset="cifar10")), {}) == []
+    assert beside(runs(two_nodes()[0]), {}) == []
+
+
+def test_a_quick_variant_of_the_preset_matches_with_fewer_epochs() -> None:
+    (one,) = beside(runs(*two_nodes(epochs=1)), {"s": "collectives-quick"})
+    assert one.session == "s"
+
+
+def test_the_session_with_most_rows_is_taken() -> None:
+    nodes = [
+        {"strategy": "pairwise", "workers": 6, "passes": p, "epochs": 30 - 3 * p} for p in (1, 2, 3)
+    ]
+    rows = [one | {"session": "all"} for one in nodes] + [
+        one | {"session": "late"} for one in nodes[:2]
+    ]
+    (one,) = [found for found in beside(runs(*rows), {}) if found.activity]
+    assert one.session == "all"
+
+
+def compared(published: list[float], ours: list[float | None]) -> Compared:
+    labels = tuple("abcd"[: len(published)])
+    return Compared("time", "s", 3, labels, tuple(published), tuple(ours))
+
+
+def test_equal_order_and_ratios_agree() -> None:
+    one = compared([4, 2, 1], [8, 4.2, 2.1])
+    assert agrees(one)
+    assert verdict(one).startswith("time: the order is the same. Ratios agree")
+
+
+def test_values_that_are_all_alike_have_no_order() -> None:
+    text = verdict(compared([1.0, 1.01, 1.02], [3, 1, 2]))
+    assert "no order to compare" in text
+    some = verdict(compared([1.0, 1.01, 2.0], [1, 1, 2]))
+    assert "the order is the same in the 2 of 3 pairs" in some
+
+
+def test_a_swap_is_named_and_a_tie_is_none() -> None:
+    one = compared([4, 2, 1], [4, 1, 2])
+    assert not agrees(one)
+    assert "1 of 3 pairs are the other way round (b and c)" in verdict(one)
+    assert agrees(compared([1.0, 1.01], [1.01, 1.0]))
+
+
+def test_a_ratio_that_is_far_off_is_told_with_both_numbers() -> None:
+    text = verdict(compared([4, 2], [4, 1]))
+    assert "Ratios do not agree: against a, b is furthest off, 0.5 published and 0.25 here" in text
+
+
+def test_one_row_cannot_be_compared() -> None:
+    assert "nothing to compare" in verdict(compared([4, 2], [4, None]))

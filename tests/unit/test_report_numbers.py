@@ -1,0 +1,141 @@
+"""Numbers behind the report's figures: curves and their cost, scaling, bandwidth, rates."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.bandwidth import bandwidth
+from analysis.configurations import find_configurations, mean
+from analysis.curves import curve, frontier, reached, usual_target
+from analysis.load import Runs, load_runs
+from analysis.rates import BINS, read_rates
+from analysis.scaling import find_series
+from cluster.run_folder import RunFolder, find_runs
+
+RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Runs:
+    return load_runs(find_runs(RUNS))
+
+
+def test_runs_that_differ_in_their_seed_are_one_configuration(recorded: Runs) -> None:
+    found = find_configurations(recorded)
+    seeds = {one.label: len(one.numbers) for one in found}
+    assert seeds["allreduce, 3 workers, mnist-cnn"] == 2
+    assert sum(seeds.values()) == len(recorded.completed)
+    assert len(seeds) == len(found)
+
+
+def test_a_band_holds_its_mean_and_bytes_rise(recorded: Runs) -> None:
+    for one in find_configurations(recorded):
+        points = curve(recorded, one)
+        assert all(point.low <= point.accuracy <= point.high for point in points)
+        assert [p.sent_bytes for p in points] == sorted(p.sent_bytes for p in points)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12))
+def test_nothing_beats_the_frontier_and_all_else_is_beaten(ends: list[tuple[float, float]]) -> None:
+    best = frontier(ends)
+    for place, (sent, accuracy) in enumerate(ends):
+        better = [
+            (s, a) for s, a in ends if s <= sent and a >= accuracy and (s, a) != (sent, accuracy)
+        ]
+        same = [at for at in best if ends[at] == (sent, accuracy)]
+        assert bool(better) != (place in best or bool(same))
+
+
+def test_a_target_is_reached_at_the_first_epoch_that_has_it(recorded: Runs) -> None:
+    (one,) = [
+        c
+        for c in find_configurations(recorded)
+        if c.label == "pairwise (ring), 3 workers, passes 1, mnist-cnn"
+    ]
+    points = recorded.curves[recorded.curves["number"] == one.numbers[0]]
+    target = float(points["accuracy"].iloc[1])
+    found = reached(recorded, one, target)
+    assert found.of == 2
+    assert found.seeds >= 1
+    never = reached(recorded, one, 1.0)
+    assert (never.seeds, never.sent_bytes) == (0, None)
+
+
+def test_half_of_the_configurations_reach_the_usual_target(recorded: Runs) -> None:
+    learned = [one for one in find_configurations(recorded) if mean(recorded, one, "accuracy")]
+    target = usual_target(recorded, learned)
+    assert target is not None
+    there = [one for one in learned if (got := reached(recorded, one, target)).seeds == got.of]
+    assert len(there) >= len(learned) / 2
+    higher = [
+        one for one in learned if (got := reached(recorded, one, target + 0.01)).seeds == got.of
+    ]
+    assert len(higher) <= len(learned) / 2
+
+
+def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
+    series = {one.label: one.sizes for one in find_series(recorded, find_configurations(recorded))}
+    sizes = series["allreduce"]
+    assert [size.workers for size in sizes] == [1, 2, 3]
+    assert (sizes[0].speed_up, sizes[0].efficiency, sizes[0].step_efficiency) == (1, 1, 1)
+    for size in sizes:
+        assert size.speed_up == pytest.approx(sizes[0].epoch_s / size.epoch_s)
+        assert size.efficiency == pytest.approx(size.speed_up / size.workers)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "passes", "algbw", "busbw"),
+    [
+        ("allreduce", None, 100, 150),  # M/t, and 2(n-1)/n of it
+        ("gather-scatter", None, 100, 150),  # does the work of an all-reduce
+        ("allgather", None, 400, 300),  # n M/t, and (n-1)/n of it
+        ("pairwise", 1, 100, 100),  # an all-reduce between two
+    ],
+)
+def test_bandwidths_are_those_of_nccl_tests(
+    strategy: str, passes: int | None, algbw: float, busbw: float
+) -> None:
+    found = bandwidth(strategy, 4, passes, 1000, 10.0)
+    assert (found.algbw, found.busbw) == (algbw, busbw)
+
+
+def test_rates_add_up_to_the_bytes_of_the_samples() -> None:
+    run = next(one for one in find_runs(RUNS) if "allreduce-n3" in one.name)
+    rates = read_rates(run)
+    assert rates is not None
+    for node, bits in rates.sent_bit.items():
+        readings = [s.counters.sent_bytes for s in run.read_samples() if s.node == node]
+        assert len(bits) == BINS
+        assert sum(bits) * rates.step_s / 8 == pytest.approx(readings[-1] - readings[0], rel=0.01)
+    names = [phase for phase, *_ in rates.phases]
+    assert names[0] == "setup"
+    assert names.count("train") == 3
+    assert all(begin <= end for _, begin, end in rates.phases)
+
+
+@pytest.mark.parametrize("damage", ["", "t,source\n", "not,a\ntable", "\x00\xff"])
+def test_samples_that_cannot_be_read_are_no_rates(damage: str, tmp_path: Path) -> None:
+    run = next(iter(find_runs(RUNS)))
+    shutil.copytree(run.path, tmp_path / "run")
+    (tmp_path / "run" / "samples.csv").write_text(damage)
+    assert read_rates(RunFolder(tmp_path / "run")) is None
+
+
+def test_a_counter_that_restarts_makes_no_negative_rate(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    rows = [
+        f"{t},kernel,node0,{sent},0,0,0" for t, sent in ((0, 500), (1, 900), (2, 100), (3, 400))
+    ]
+    head = "t,source,node,sent_bytes,sent_packets,received_bytes,received_packets"
+    (tmp_path / "samples.csv").write_text("\n".join([head, *rows]) + "\n")
+    rates = read_rates(RunFolder(tmp_path))
+    assert rates is not None
+    assert min(rates.sent_bit["node0"]) >= 0
+    assert sum(rates.sent_bit["node0"]) * rates.step_s / 8 == pytest.approx(
+        400 + 100 + 300, rel=0.01
+    )

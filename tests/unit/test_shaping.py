@@ -1,0 +1,101 @@
+"""tc commands as values: both directions, sized so that the rate is met and small messages feel it."""
+
+import pytest
+
+from cluster import kernel_links
+from cluster.engine import EngineUnavailable
+from cluster.links import Link, parse_link
+from cluster.records import NOT_COUNTED
+from cluster.shaping import (
+    FRAME_BYTES,
+    INGRESS_DEVICE,
+    LARGEST_PACKET,
+    burst_bytes,
+    netem_commands,
+    queue_bytes,
+    rate_commands,
+)
+
+RATES = [parse_link(f"{rate}mbit") for rate in (0.1, 1, 5, 20, 80, 100, 500, 1000, 10000)]
+
+
+def lines(link: Link) -> list[str]:
+    return [" ".join(command) for command in rate_commands(link, 250)]
+
+
+def test_both_directions_have_a_bucket_of_the_same_size() -> None:
+    buckets = [line for line in lines(parse_link("20mbit")) if " tbf " in line]
+    assert [line.split()[4] for line in buckets] == ["eth0", INGRESS_DEVICE]
+    assert len({line.partition(" tbf ")[2] for line in buckets}) == 1
+    assert "rate 20000000bit" in buckets[0]
+
+
+def test_all_that_is_received_goes_through_the_second_bucket() -> None:
+    (redirect,) = [line for line in lines(parse_link("20mbit")) if "mirred" in line]
+    assert "u32 match u32 0 0" in redirect
+    assert redirect.endswith(f"redirect dev {INGRESS_DEVICE}")
+
+
+def test_the_second_bucket_is_in_place_before_anything_is_sent_to_it() -> None:
+    made = lines(parse_link("20mbit"))
+    bucket = next(i for i, line in enumerate(made) if INGRESS_DEVICE in line and " tbf " in line)
+    assert bucket < next(i for i, line in enumerate(made) if "mirred" in line)
+
+
+def test_what_passes_the_second_bucket_is_not_counted_twice() -> None:
+    assert INGRESS_DEVICE in NOT_COUNTED
+
+
+@pytest.mark.parametrize("link", RATES, ids=str)
+@pytest.mark.parametrize("hz", [100, 250, 1000])
+def test_a_bucket_holds_a_tick_and_a_frame_and_not_much_more(link: Link, hz: int) -> None:
+    rate = link.rate_bit / 8
+    burst = burst_bytes(link, hz)
+    assert burst >= rate / hz + FRAME_BYTES
+    assert burst <= rate / hz + LARGEST_PACKET
+    assert burst <= rate * (1 / hz + 0.006) + 2 * FRAME_BYTES
+    assert queue_bytes(link, hz) >= burst + rate * 0.05
+
+
+def test_fast_links_take_the_largest_packets_whole() -> None:
+    assert burst_bytes(parse_link("1gbit"), 250) == 500_000 + LARGEST_PACKET
+
+
+def test_delay_and_loss_go_below_both_buckets_and_only_where_asked() -> None:
+    assert netem_commands(parse_link("20mbit")) == []
+    made = [" ".join(command) for command in netem_commands(parse_link("20mbit/5ms/0.1%"))]
+    assert [line.split()[4] for line in made] == ["eth0", INGRESS_DEVICE]
+    assert all("parent 1:1" in line and "delay 5000us loss 0.1%" in line for line in made)
+    (loss, _) = netem_commands(parse_link("20mbit/0ms/2%"))
+    assert "delay" not in loss
+
+
+def test_the_queue_of_a_delayed_link_holds_all_that_is_on_the_way() -> None:
+    (command, _) = netem_commands(parse_link("100mbit/100ms"))
+    packets = int(command[command.index("limit") + 1])
+    assert packets * FRAME_BYTES > 100e6 / 8 * 0.15
+
+
+# --- what a kernel must have ---------------------------------------------------------------------
+
+
+def test_a_kernel_without_netem_refuses_delay_and_loss_by_its_name() -> None:
+    modules = set(kernel_links.FOR_RATES)
+    kernel_links.check([parse_link("20mbit")], modules)
+    for text in ("20mbit/5ms", "20mbit/0ms/1%"):
+        with pytest.raises(EngineUnavailable, match=f"link {text}: .*sch_netem"):
+            kernel_links.check([parse_link("1mbit"), parse_link(text)], modules)
+    kernel_links.check([parse_link("20mbit/5ms/1%")], modules | {"sch_netem"})
+
+
+@pytest.mark.parametrize("module", kernel_links.FOR_RATES)
+def test_a_kernel_that_cannot_shape_names_what_it_lacks(module: str) -> None:
+    modules = set(kernel_links.MODULES) - {module}
+    with pytest.raises(EngineUnavailable, match=module):
+        kernel_links.check([parse_link("20mbit")], modules)
+    with pytest.raises(EngineUnavailable, match=module):
+        kernel_links.describe(modules)
+
+
+def test_without_links_nothing_is_asked_of_a_kernel() -> None:
+    kernel_links.check([], set())

@@ -1,0 +1,244 @@
+"""Who trains on what: shards are equally large and never overlap, however uneven their labels are."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from analysis.training_course import describe, unevenness
+from cluster.catalogue import parse_partition
+from cluster.spec import Experiment, SpecError
+from workloads import partition
+from workloads.batches import draw_changes, moved
+from workloads.readers import Rows, Samples, read_pairs, read_samples
+from workloads.shard import Shard
+from workloads.wordpiece import WordPiece
+
+
+def labelled(count: int = 3000) -> Tensor:
+    return torch.randint(0, 10, (count,), generator=torch.Generator().manual_seed(1))
+
+
+def label_counts(labels: Tensor, shards: list[Tensor]) -> list[list[int]]:
+    return [labels[shard].bincount(minlength=10).tolist() for shard in shards]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 10, 33])
+@pytest.mark.parametrize(
+    "how", ["iid", "label", "dirichlet:100", "dirichlet:0.1", "dirichlet:1e-4"]
+)
+def test_shards_are_equally_large_and_disjoint(how: str, workers: int) -> None:
+    shards = partition.shards(labelled(), workers, how, seed=5)
+    assert [len(shard) for shard in shards] == [3000 // workers] * workers
+    assert len(set(torch.cat(shards).tolist())) == 3000 // workers * workers
+
+
+def test_the_smaller_alpha_the_more_uneven_and_by_label_most_of_all() -> None:
+    labels = labelled()
+    ways = ["iid", "dirichlet:100", "dirichlet:1", "dirichlet:0.1", "label"]
+    found = [unevenness(label_counts(labels, partition.shards(labels, 10, w, 2))) for w in ways]
+    assert found == sorted(found)
+    assert found[0] < 0.1
+    assert found[-1] > 0.85
+
+
+def test_a_partition_depends_on_the_seed_and_on_nothing_else() -> None:
+    labels = labelled()
+    torch.manual_seed(99)
+    one, again, other = (partition.shards(labels, 4, "dirichlet:0.5", seed) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("dirichlet:0", "above 0"),
+        ("dirichlet:-1", "above 0"),
+        ("dirichlet:inf", "above 0"),
+        ("dirichlet:x", "there is: iid, label, dirichlet:ALPHA"),
+        ("dirichlet", "there is"),
+        ("even", "there is"),
+    ],
+)
+def test_a_partition_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_partition(text)
+    with pytest.raises(SpecError, match="partition"):
+        Experiment(partition=text)
+
+
+def samples(count: int = 600) -> Samples:
+    labels = labelled(count).to(torch.uint8)
+    numbers = torch.arange(count)
+    rows = Rows(numbers[:250].view(-1, 1), numbers[250:].view(-1, 1))
+    return Samples(rows, labels, rows, labels, lambda x: x.float())
+
+
+def spec(**knobs: Any) -> Experiment:
+    return Experiment(**{"workers": 3, "batch_size": 10, "train_size": 300, **knobs})
+
+
+@pytest.mark.parametrize("how", ["iid", "label", "dirichlet:0.2"])
+def test_workers_make_the_steps_of_the_spec_on_samples_of_their_own(how: str) -> None:
+    data = samples()
+    for epoch in (1, 2):
+        taken: list[int] = []
+        for rank in range(3):
+            batches = list(Shard(spec(partition=how), rank, data).batches(epoch))
+            assert len(batches) == spec().steps_per_epoch == 10
+            for inputs, labels in batches:
+                chosen = inputs.flatten().long()
+                assert torch.equal(labels, data.train_labels[chosen].long())
+                taken += chosen.tolist()
+        assert len(taken) == len(set(taken)) == 300
+
+
+@pytest.mark.parametrize("how", ["iid", "dirichlet:0.2"])
+def test_a_fixed_shuffle_repeats_the_first_epoch(how: str) -> None:
+    fixed = Shard(spec(partition=how, shuffle="fixed"), 1, samples())
+    usual = Shard(spec(partition=how), 1, samples())
+    assert torch.equal(fixed.rows(1), usual.rows(1))
+    assert torch.equal(fixed.rows(1), fixed.rows(2))
+    assert not torch.equal(usual.rows(1), usual.rows(2))
+
+
+def test_uneven_shards_stay_with_their_worker_from_epoch_to_epoch() -> None:
+    shard = Shard(spec(partition="label"), 0, samples())
+    assert set(shard.rows(1).flatten().tolist()) == set(shard.rows(2).flatten().tolist())
+    counts = shard.label_counts()
+    assert counts is not None
+    assert sum(counts) == 100
+    assert sum(count > 0 for count in counts) <= 5
+
+
+def test_rows_of_several_files_are_as_if_they_were_one() -> None:
+    whole = torch.arange(60).view(20, 3)
+    rows = Rows(whole[:7], whole[7:8], whole[8:])
+    chosen = torch.tensor([19, 0, 7, 8, 6, 7])
+    assert torch.equal(rows[chosen], whole[chosen])
+    assert rows.width == 3
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_images_of_one_channel_or_three_are_augmented(name: str) -> None:
+    shape = {"mnist": (28, 28), "cifar10": (3, 32, 32)}[name]
+    pixels = torch.arange(600 * math.prod(shape)).to(torch.uint8).view(600, *shape)
+    still = samples()._replace(train_inputs=Rows(pixels))
+    model = "mnist-cnn" if name == "mnist" else "vgg11"
+    usual = next(Shard(spec(model=model), 0, still).batches(1))
+    changed = next(Shard(spec(model=model, augment=True), 0, still).batches(1))
+    assert changed[0].shape == usual[0].shape == (10, *shape)
+    assert torch.equal(changed[1], usual[1])
+    assert not torch.equal(changed[0], usual[0])
+
+
+def test_an_image_is_moved_by_at_most_4_pixels_and_mirrored_whoever_takes_it() -> None:
+    images = torch.arange(1, 1 + 2 * 3 * 8 * 8).view(2, 3, 8, 8)
+    still = torch.tensor([[4, 4, 0], [4, 4, 1]])
+    assert torch.equal(moved(images, still)[0], images[0])
+    assert torch.equal(moved(images, still)[1], images[1].flip(-1))
+    down = moved(images, torch.tensor([[0, 4, 0], [8, 8, 0]]))
+    assert torch.equal(down[0, :, 4:], images[0, :, :4])
+    assert not down[0, :, :4].any()
+    assert torch.equal(down[1, :, :4, :4], images[1, :, 4:, 4:])
+    drawn = draw_changes(1000, seed=1, epoch=1)
+    assert drawn.amin(0).tolist() == [0, 0, 0]
+    assert drawn.amax(0).tolist() == [8, 8, 1]
+    assert torch.equal(drawn, draw_changes(1000, 1, 1))
+    assert not torch.equal(drawn, draw_changes(1000, 1, 2))
+
+
+def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(1)
+    files = [*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"]
+    records = {}
+    for name in files:
+        records[name] = torch.randint(0, 256, (4, 3073), generator=draw, dtype=torch.uint8)
+        records[name][:, 0] %= 10
+        (tmp_path / name).write_bytes(bytes(records[name].flatten().tolist()))
+    data = read_samples("cifar10", tmp_path)
+    for number in range(20):
+        record = records[files[number // 4]][number % 4]
+        assert data.train_labels[number] == record[0]
+        image = data.train_inputs[torch.tensor([number])]
+        assert torch.equal(image[0], record[1:].view(3, 32, 32))
+        ready = data.ready(image)
+        assert ready[0, 2, 5, 7] == pytest.approx((int(image[0, 2, 5, 7]) / 255 - 0.4465) / 0.2616)
+    assert torch.equal(data.test_labels, records["test_batch.bin"][:, 0])
+
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s", "sleep", "!", "cafe", "un"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> WordPiece:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    return WordPiece(tmp_path / "vocab.txt", lower=True)
+
+
+def test_words_are_cut_into_the_longest_pieces_that_are_known(tokenizer: WordPiece) -> None:
+    assert tokenizer.encode("The cats sleep!") == [4, 5, 6, 7, 8]
+    assert tokenizer.encode("Café\u200b  unknown\tcat") == [9, 1, 5]
+    assert tokenizer.encode("") == []
+
+
+def test_a_pair_is_cut_from_the_longer_sentence_and_padded(tokenizer: WordPiece) -> None:
+    assert tokenizer.encode_pair("cat", "the cats", 9) == (
+        [2, 5, 3, 4, 5, 6, 3, 0, 0],
+        [0, 0, 0, 1, 1, 1, 1, 0, 0],
+    )
+    tokens, sentences = tokenizer.encode_pair("cat cat cat cat", "the", 6)
+    assert (tokens, sentences) == ([2, 5, 5, 3, 4, 3], [0, 0, 0, 0, 1, 1])
+
+
+def test_sentence_pairs_are_read_without_quoting(tokenizer: WordPiece, tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text(
+        'index\tsentence1\tsentence2\tlabel\n0\t"the cat\tcats\tentailment\n1\tcat\tun\tnot_entailment\n'
+    )
+    inputs, labels = read_pairs(path, tokenizer)
+    assert inputs.shape == (2, 2, 128)
+    assert labels.tolist() == [0, 1]
+    assert inputs[0, 0, :8].tolist() == [2, 1, 4, 5, 3, 5, 6, 3]
+
+
+def test_how_training_went_is_told_by_epoch() -> None:
+    def steps(rank: int) -> list[dict[str, Any]]:
+        hello = {"event": "hello", "parameters": 7, "labels": [20, 0] if rank else [10, 10]}
+        return [hello] + [
+            {
+                "event": "step",
+                "loss": 1.0 + rank,
+                "correct": 5,
+                "step_s": 0.5,
+                "data_s": 0.1,
+                "compute_s": 0.3,
+                "exchange_s": 0.1 if step < 3 else None,
+            }
+            for step in range(4)
+        ]
+
+    experiment = Experiment(
+        workers=2, train_size=40, batch_size=10, epochs=3, lr=0.1, lr_rule="auto", warmup_epochs=1
+    )
+    told = describe(experiment, [steps(0), steps(1)])
+    assert told["parameters"] == 7
+    assert told["learning_rate"] == {"given": 0.1, "rule": "linear", "full": 0.2, "warmup_steps": 2}
+    assert told["shards"] == {"label_counts": [[10, 10], [20, 0]], "unevenness": 0.25}
+    first, second = told["epochs"]
+    assert first == {
+        "epoch": 1,
+        "loss": 1.5,
+        "accuracy": 0.5,
+        "seconds": 1.0,
+        "data_s": 0.2,
+        "compute_s": 0.6,
+        "exposed_communication_s": 0.2,
+    }
+    assert second["exposed_communication_s"] is None

@@ -1,0 +1,70 @@
+"""A Spark cluster that cannot do a run is refused with one line that says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workloads.launchers.errand import look_around
+from workloads.launchers.spark_fit import complaint, differing, too_few
+
+HERE: dict[str, Any] = {"versions": {"Python": "3.11.7", "torch": "2.13.0+cpu"}}
+
+
+def worker(host: str, python: str = "/usr/bin/python3", **versions: str | None) -> dict[str, Any]:
+    return {"host": host, "python": python, "versions": {**HERE["versions"], **versions}}
+
+
+def test_the_same_versions_are_fit_whatever_the_patch_of_python() -> None:
+    assert differing([worker("a"), worker("b", Python="3.11.2")], HERE) is None
+
+
+def test_another_version_is_named_with_its_host_and_ours() -> None:
+    said = differing([worker("a"), worker("b", torch="2.12.0")], HERE)
+    assert said is not None
+    assert "torch is 2.12.0 on b" in said
+    assert "2.13.0+cpu here" in said
+
+
+def test_a_package_that_is_not_there_is_missing() -> None:
+    said = differing([worker("a", torch=None)], HERE)
+    assert said is not None
+    assert "torch is missing on a" in said
+
+
+def test_another_minor_python_is_not_fit() -> None:
+    said = differing([worker("a", Python="3.12.1")], HERE)
+    assert said is not None
+    assert "Python is 3.12.1 on a" in said
+
+
+def test_pythons_in_different_places_are_not_fit() -> None:
+    said = differing([worker("a"), worker("b", "/opt/python")], HERE)
+    assert said is not None
+    assert "/opt/python, /usr/bin/python3" in said
+
+
+def test_too_few_slots_and_another_python_are_told_apart() -> None:
+    slots = too_few(6, 4, 60)
+    assert (
+        "6 workers need 6 free slots, one each, and the cluster gave 4 and no more within" in slots
+    )
+    error = (
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in"
+        " driver: 3.11, PySpark cannot run with different minor versions."
+    )
+    assert complaint(error).startswith("Python is 3.12 on the cluster and 3.11 here")
+
+
+def test_any_other_failure_is_its_own_last_error() -> None:
+    error = "Job aborted\n\tat x\njava.io.IOException: Cannot run program\n\tat y.SparkErrorUtils.z"
+    assert complaint(error) == "java.io.IOException: Cannot run program"
+
+
+def test_looking_around_finds_this_very_host() -> None:
+    import socket
+    import sys
+
+    found = look_around()
+    assert found["host"] == socket.gethostname()
+    assert found["python"] == sys.executable
+    assert differing([found], found) is None

@@ -1,0 +1,73 @@
+"""One run on one worker of a cluster that is not ours: what it needs and leaves, it fetches from and brings to the driver.
+
+Its log leaves between epochs, so that none of it is counted as training. Ranks are Horovod's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from cluster.records import event
+from cluster.run_folder import RunFolder, node_name
+from workloads.event_log import EventLog
+from workloads.worker import Settings, run_once
+
+TIMEOUT_S = 60
+LEAVES_WITH = ("hello", "epoch", "error", "end")
+"""Events outside of training: with them all that has been written so far is sent."""
+
+
+class SentLog(EventLog):
+    """An event log whose file is with the driver."""
+
+    def __init__(self, depot: str, node: str, sharers: int) -> None:
+        super().__init__(None, node, sharers)
+        self._address = f"{depot}/events/{node}"
+        self._lines: list[str] = []
+
+    def write(self, kind: str, **values: Any) -> None:
+        self._lines.append(json.dumps(event(kind, **values), separators=(",", ":")) + "\n")
+        if kind in LEAVES_WITH:
+            put(self._address, "".join(self._lines).encode())
+            self._lines.clear()
+
+
+def train(depot: str, folder: Path, sharers: int) -> None:
+    """In a folder that is removed afterwards. `sharers` of the workers have this host's interfaces."""
+    rank = int(os.environ["HOROVOD_RANK"])
+    run = RunFolder(folder / "run").create()
+    run.spec.write_bytes(get(f"{depot}/spec"))
+    settings = Settings(rank, (run,), record=True, data_folder=fetch_data(depot, folder / "data"))
+    log = SentLog(depot, node_name(rank), sharers)
+    run_once(run, settings, log)
+    if rank == 0:
+        put(f"{depot}/model", run.model.read_bytes())
+
+
+def fetch_data(depot: str, folder: Path) -> Path:
+    """Every run anew: Spark itself would leave them lying about on its workers."""
+    folder.mkdir()
+    for name in json.loads(get(f"{depot}/data")):
+        (folder / name).parent.mkdir(exist_ok=True)
+        with (folder / name).open("wb") as file, _open(f"{depot}/data/{name}") as answer:
+            shutil.copyfileobj(answer, file)
+    return folder
+
+
+def get(address: str) -> bytes:
+    with _open(address) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def put(address: str, body: bytes) -> None:
+    _open(urllib.request.Request(address, body, method="PUT")).close()
+
+
+def _open(request: str | urllib.request.Request) -> Any:
+    return urllib.request.urlopen(request, timeout=TIMEOUT_S)

@@ -1,0 +1,67 @@
+"""The driver of Horovod on Spark: python -m workloads.launchers.spark_driver. Settings as workloads/worker.py has them.
+
+One Spark application for all runs of a cluster. Each run is one job of as many tasks as there are workers, which
+Horovod connects and in which it calls workloads/launchers/spark_task.py; every Spark worker has one core, hence one
+task. The application is opened before the first run's "go", so that a run does not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+
+import horovod.spark
+from pyspark.sql import SparkSession
+
+from cluster.run_folder import RunFolder
+from workloads.event_log import EventLog
+from workloads.launchers import spark_task
+from workloads.worker import PATIENCE_S, appears, log_to
+
+NODE = "driver"
+START_TIMEOUT_S = 120
+"""For all tasks to start: each needs a free core of a Spark worker."""
+
+
+def main() -> int:
+    runs, record, data_folder = spark_task.from_environment()
+    logs = [EventLog(folder.events_of(NODE) if record else None, NODE) for folder in runs]
+    session = SparkSession.builder.appName("gradwire").getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    logs[0].write("news", text=f"Spark {session.version} is up")
+    for folder, log in zip(runs, logs, strict=True):
+        if record and not appears(folder.spec):
+            print(f"driver: {folder.spec} did not appear within {PATIENCE_S:g} s", file=sys.stderr)
+            return 3
+        if record:
+            log_to(folder.log_of(NODE))
+        try:
+            run(folder, data_folder, record)
+        except Exception as error:
+            log.write("error", message=f"{type(error).__name__}: {error}".splitlines()[0])
+            traceback.print_exc()
+            return 1
+        log.border("end")
+    if record:
+        time.sleep(PATIENCE_S)
+    session.stop()
+    return 0
+
+
+def run(folder: RunFolder, data_folder: str, record: bool) -> None:
+    horovod.spark.run(
+        spark_task.train,
+        args=(str(folder.path), data_folder, record),
+        num_proc=folder.read_experiment().workers,
+        start_timeout=START_TIMEOUT_S,
+        use_gloo=True,
+        nics=["eth0"],
+        verbose=0,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

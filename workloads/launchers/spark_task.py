@@ -1,0 +1,25 @@
+"""What Horovod calls in every task of a Spark job: one run on one worker, as on any other node.
+
+Spark decides which task runs where, and Horovod which rank it has; ours is the number in the node's name.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from cluster.run_folder import RunFolder
+from workloads.worker import Settings, run_once
+
+
+def train(run: str, data_folder: str, record: bool) -> None:
+    rank = int(socket.gethostname().removeprefix("node"))
+    folder = RunFolder(Path(run))
+    run_once(folder, Settings(rank, (folder,), record, Path(data_folder)))
+
+
+def from_environment() -> tuple[list[RunFolder], bool, str]:
+    """The runs, whether to record them, and where the data is."""
+    runs = [RunFolder(Path(run)) for run in os.environ["GRADWIRE_RUNS"].splitlines()]
+    return runs, os.environ.get("GRADWIRE_RECORD") == "1", os.environ["GRADWIRE_DATA"]

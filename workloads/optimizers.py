@@ -1,0 +1,112 @@
+"""How gradients become an update, on a flat model: a few operations on whole tensors.
+
+As torch.optim.SGD and torch.optim.AdamW define them; importing those costs each forked worker more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from cluster.spec import Experiment
+from workloads.flat import FlatModel
+from workloads.learning_rate import learning_rate
+
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+TRUST = 0.001
+"""LARS: how large a step may be, as a share of the weights, at a learning rate of 1."""
+
+
+class Optimizer:
+    """Updates the model, whole or slice by slice, and clears the gradients for the next step to add to."""
+
+    def __init__(self, flat: FlatModel, lr: float, weight_decay: float = 0.0) -> None:
+        self.flat, self.lr, self.weight_decay = flat, lr, weight_decay
+        self.updates = 0
+
+    def begin(self) -> None:
+        """An update of the whole model begins."""
+        self.updates += 1
+
+    def step(self) -> None:
+        self.begin()
+        for index, part in enumerate(self.flat.parts):
+            self.update(index, slice(None), part.gradients)
+            part.gradients.zero_()
+
+    def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
+        """Update a slice of a part by its gradients; the slice of the parameters."""
+        raise NotImplementedError
+
+    def _zeros(self) -> list[Tensor]:
+        return [torch.zeros_like(part.parameters) for part in self.flat.parts]
+
+
+class Sgd(Optimizer):
+    """Stochastic gradient descent with momentum."""
+
+    def __init__(
+        self, flat: FlatModel, lr: float, momentum: float, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(flat, lr, weight_decay)
+        self.momentum = momentum
+        self.velocities = self._zeros()
+
+    def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
+        parameters = self.flat.parts[part].parameters[where]
+        if self.weight_decay:
+            gradients = gradients.add(parameters, alpha=self.weight_decay)
+        velocity = self.velocities[part][where].mul_(self.momentum).add_(gradients)
+        return parameters.add_(velocity, alpha=-self.lr)
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    def __init__(self, flat: FlatModel, lr: float, weight_decay: float = 0.0) -> None:
+        super().__init__(flat, lr, weight_decay)
+        self.means, self.squares = self._zeros(), self._zeros()
+
+    def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
+        parameters = self.flat.parts[part].parameters[where].mul_(1 - self.lr * self.weight_decay)
+        mean = self.means[part][where].lerp_(gradients, 1 - BETAS[0])
+        square = self.squares[part][where].mul_(BETAS[1])
+        square.addcmul_(gradients, gradients, value=1 - BETAS[1])
+        # Both began at 0 and are still too small.
+        mean_share, square_share = (1 - beta**self.updates for beta in BETAS)
+        divisor = square.sqrt().div_(math.sqrt(square_share)).add_(EPSILON)
+        return parameters.addcdiv_(mean, divisor, value=-self.lr / mean_share)
+
+
+class Lars(Sgd):
+    """SGD whose step in each layer is in proportion to its weights (You, Gitman and Ginsburg 2017).
+
+    Vectors (biases, batch norm) take the plain step.
+    """
+
+    def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
+        assert where == slice(None), "a layer's norm needs the whole layer"
+        model = self.flat.parts[part]
+        for tensor, begin in zip(model.tensors, model.offsets, strict=False):
+            place = slice(begin, begin + tensor.numel())
+            weights, gradient = model.parameters[place], gradients[place]
+            rate = self.lr * self._trust(weights, gradient, tensor.dim())
+            change = gradient.add(weights, alpha=self.weight_decay).mul_(rate)
+            weights.sub_(self.velocities[part][place].mul_(self.momentum).add_(change))
+        return model.parameters
+
+    def _trust(self, weights: Tensor, gradient: Tensor, dimensions: int) -> float:
+        size = float(weights.norm())
+        against = float(gradient.norm()) + self.weight_decay * size
+        return TRUST * size / against if dimensions > 1 and size and against else 1.0
+
+
+def make_optimizer(spec: Experiment, flat: FlatModel) -> Optimizer:
+    lr = learning_rate(spec, 0)
+    if spec.optimizer == "adamw":
+        return AdamW(flat, lr, spec.weight_decay)
+    kind = {"sgd": Sgd, "lars": Lars}[spec.optimizer]
+    return kind(flat, lr, spec.momentum, spec.weight_decay)

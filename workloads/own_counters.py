@@ -1,0 +1,82 @@
+"""What a node's own interfaces and its TCP have counted so far, as the process on the node sees it.
+
+Independent of the collector, which reads the same interfaces from outside and by other means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import psutil
+
+from cluster.records import NOT_COUNTED, Counters, total
+
+TCP_HEADERS = 52
+"""IPv4 20, TCP 20, timestamps 12: what a packet's share of the MTU is not payload."""
+
+BYTES_RETRANSMITTED = slice(208, 216)
+"""Where the kernel's struct tcp_info has tcpi_bytes_retrans, since Linux 4.19."""
+
+
+def read_interfaces(sharers: int = 1) -> Counters:
+    """All of them but lo and the shaper's: what a shaped node receives passes two, and must count once.
+
+    Workers that share a host talk to each other through its lo, and to the others through the rest: so it
+    counts there, for all of them together, with whatever other programs say there.
+    """
+    left_out = NOT_COUNTED if sharers == 1 else NOT_COUNTED[1:]
+    interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
+    return total(
+        Counters(one.bytes_sent, one.packets_sent, one.bytes_recv, one.packets_recv)
+        for name, one in interfaces.items()
+        if name not in left_out
+    )
+
+
+def own_network() -> str:
+    """Whose interfaces these are: processes on one host, or in one network namespace of it, say the same."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/net')}"
+
+
+def read_repeated() -> int:
+    """Bytes that this process's open connections have sent again, lost or thought lost.
+
+    The kernel's counter of all connections, RetransSegs, has segments, and they differ: a message of Horovod's
+    talk has 50 bytes, a segment of gradients 1448.
+    """
+    return sum(map(_repeated_on, map(int, os.listdir("/proc/self/fd"))))
+
+
+def _repeated_on(descriptor: int) -> int:
+    """0 where it is no connection, or no longer one."""
+    with contextlib.suppress(OSError):
+        if os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6):
+                    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                    return int.from_bytes(state[BYTES_RETRANSMITTED], "little")
+    return 0
+
+
+def read_segments() -> int:
+    """Segments with data that TCP has sent in this network namespace, the first time."""
+    return _read_tcp("netstat", "TcpExt:", "TCPOrigDataSent")
+
+
+def full_segment(everybody_here: bool = False) -> int:
+    """Payload of the largest TCP segment on this node's interfaces; of lo where all workers share this host."""
+    interfaces = psutil.net_if_stats()
+    if everybody_here and "lo" in interfaces:
+        return interfaces["lo"].mtu - TCP_HEADERS
+    units = [one.mtu for name, one in interfaces.items() if name not in NOT_COUNTED]
+    return min(units, default=1500) - TCP_HEADERS
+
+
+def _read_tcp(file: str, table: str, name: str) -> int:
+    with open(f"/proc/self/net/{file}", encoding="ascii") as lines:
+        names, numbers = (line.split() for line in lines if line.startswith(table))
+    return int(numbers[names.index(name)])

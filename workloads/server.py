@@ -1,0 +1,79 @@
+"""The parameter server's run: the borders of workloads/training.py, and a round where workers step."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from cluster.spec import Experiment
+from workloads.compress import compressed, wire_bytes
+from workloads.event_log import EventLog
+from workloads.exchange import make_buckets, of_means
+from workloads.flat import FlatModel
+from workloads.learning_rate import learning_rate
+from workloads.meeting import enter, join
+from workloads.models import make_model
+from workloads.optimizers import make_optimizer
+from workloads.own_counters import full_segment, own_network
+from workloads.strategies import Round
+from workloads.strategies.parameter_server import serve
+
+
+def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) -> None:
+    """Start from the same weights as the workers, and answer every round of theirs."""
+    log.border("phase", phase="setup", epoch=None)
+    torch.set_num_threads(1)
+    server = Server(spec, make_model(spec.model, spec.seed, data_folder))
+    log.write(
+        "hello",
+        schema=1,
+        node=log.node,
+        rank=rank,
+        role="server",
+        workers=spec.workers,
+        network=own_network(),
+        segment_bytes=full_segment(),
+    )
+    peers = join(spec, rank, wire_bytes(server.flat, spec.compress))
+    index = 0
+    for epoch in range(1, spec.epochs + 1):
+        enter(log, "train", epoch, peers)
+        for index_in_epoch in range(spec.rounds_per_epoch):
+            done = min((index_in_epoch + 1) * spec.local_steps, spec.steps_per_epoch)
+            step = (epoch - 1) * spec.steps_per_epoch + done - 1
+            server.optimizer.lr = learning_rate(spec, step)
+            server.answer(Round(spec, rank, index))
+            index += 1
+        enter(log, "evaluate", epoch, peers)
+    enter(log, "finish", None, peers)
+    peers.leave()
+    log.border("end")
+
+
+class Server:
+    """The model, and how a slice of it is updated."""
+
+    def __init__(self, spec: Experiment, model: nn.Module) -> None:
+        self.spec = spec
+        self.flat = FlatModel(model)
+        self.optimizer = make_optimizer(spec, self.flat)
+        self.buckets = make_buckets(self.flat, spec)
+
+    def answer(self, round: Round) -> None:
+        self.optimizer.begin()
+        for bucket in self.buckets:
+            update = None
+            if self.spec.average == "gradients":
+                update = functools.partial(self._update, bucket.part, bucket.start)
+            exchange = compressed(functools.partial(serve, update=update), self.spec.compress)
+            exchange(self.flat.parts[bucket.part].gradients[bucket.start : bucket.end], round)
+        if self.spec.buffers == "average":
+            for buffer in self.flat.buffers:
+                serve(buffer, of_means(round), None)
+
+    def _update(self, part: int, start: int, where: slice, gradients: Tensor) -> Tensor:
+        place = slice(start + where.start, start + where.stop)
+        return self.optimizer.update(part, place, gradients)

@@ -1,0 +1,59 @@
+"""A centre that receives, combines and sends back at the same time; its leaves.
+
+In chunks: while one chunk's results leave, the next ones arrive. A round then takes what the centre
+sends, or receives, over its rate; not the sum of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch.distributed as dist
+from torch import Tensor
+
+from workloads.messages import cut, kept_buffer, receive, send
+
+AHEAD = 8
+"""Chunks that the centre is ready to receive from each leaf before it has dealt with the first."""
+
+Finish = Callable[[slice, Tensor], object]
+"""Given where a chunk lies and its sum, make it what the leaves get."""
+
+
+def at_a_leaf(flat: Tensor, centre: int) -> None:
+    """The answer comes back into the place it left: nobody can send it before all have arrived."""
+    chunks = cut(flat)
+    leaving = [send(chunk, centre, tag=i) for i, chunk in enumerate(chunks)]
+    returning = []
+    for i, chunk in enumerate(chunks):
+        leaving[i].wait()
+        returning.append(receive(chunk, centre, tag=i))
+    for handle in returning:
+        handle.wait()
+
+
+def at_the_centre(flat: Tensor, leaves: Sequence[int], finish: Finish) -> None:
+    """Add the leaves' tensors to `flat`, finish each chunk, and send it to all of them."""
+    chunks = cut(flat)
+    if not chunks:
+        return
+    size = chunks[0].numel()
+    inbox = kept_buffer("star", AHEAD * len(leaves) * size, flat.dtype)
+    places = inbox.view(AHEAD, len(leaves), size)
+
+    def expect(i: int) -> list[dist.Work]:
+        place = places[i % AHEAD, :, : chunks[i].numel()]
+        return [receive(place[at], leaf, tag=i) for at, leaf in enumerate(leaves)]
+
+    expected = {i: expect(i) for i in range(min(AHEAD, len(chunks)))}
+    leaving = []
+    for i, chunk in enumerate(chunks):
+        for at, handle in enumerate(expected.pop(i)):
+            handle.wait()
+            chunk.add_(places[i % AHEAD, at, : chunk.numel()])
+        finish(slice(i * size, i * size + chunk.numel()), chunk)
+        leaving += [send(chunk, leaf, tag=i) for leaf in leaves]
+        if i + AHEAD < len(chunks):
+            expected[i + AHEAD] = expect(i + AHEAD)
+    for handle in leaving:
+        handle.wait()
