@@ -19,6 +19,11 @@ from cluster.spec import Experiment
 
 Events = list[dict[str, Any]]
 
+PER_STEP = (
+    *("sent_mean", "sent_max", "predicted_mean", "predicted_max"),
+    *("ratio", "repeated_mean", "repeated_by_busiest"),
+)
+
 
 def summarise(
     folder: RunFolder, experiment: Experiment, status: str, error: str | None = None
@@ -52,10 +57,7 @@ def summarise(
         consensus_distance=result["consensus_distance"] if result else None,
         curve=_curve(events),
         bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
-        per_step={
-            **_per_step(experiment, phases, talk, _finished_epochs(events), hello),
-            "repeated_mean": _repeated(experiment, events),
-        },
+        per_step=_per_step(experiment, phases, talk, events, hello),
         control=_control(talk),
         counters={
             **_counters(phases, _of_workers(events, samples) if ended else []),
@@ -202,13 +204,18 @@ def _per_step(
     experiment: Experiment,
     phases: Sequence[dict[str, Counters]],
     talk: Sequence[Control | None],
-    epochs: int,
+    events: list[Events],
     hello: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Payload of training sent per step, mean over workers and by the busiest, beside what theory says."""
+    """Payload of training sent per step, mean over workers and by the busiest, beside what theory says.
+
+    And how much of it TCP sent again: a slow link's full queue drops packets, and so may a busy machine. What is
+    sent again is on the wire like the rest, but how much it is is chance, and theory has none of it.
+    """
+    epochs = _finished_epochs(events)
     steps, rounds = epochs * experiment.steps_per_epoch, epochs * experiment.rounds_per_epoch
     if steps == 0 or hello is None:
-        return dict.fromkeys(("sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"))
+        return dict.fromkeys(PER_STEP)
     measured = [
         (node["train"].sent_payload - (said.train_bytes if said else 0)) / steps
         for node, said in zip(phases, talk, strict=True)
@@ -216,12 +223,19 @@ def _per_step(
     per_round = _predict(experiment, hello, rounds)
     measured_mean = fmean(measured[: experiment.workers])
     predicted_mean = per_round.sent_mean * rounds / steps
+    repeated = [traffic.repeated(one, "train") for one in events]
+    of_workers = [one for one in repeated[: experiment.workers] if one is not None]
+    of_busiest = repeated[measured.index(max(measured))]
     return {
         "sent_mean": round(measured_mean, 1),
         "sent_max": round(max(measured), 1),
         "predicted_mean": round(predicted_mean, 1),
         "predicted_max": round(per_round.sent_max * rounds / steps, 1),
         "ratio": round(measured_mean / predicted_mean, 5) if predicted_mean else None,
+        "repeated_mean": round(fmean(of_workers) / steps, 1)
+        if len(of_workers) == experiment.workers
+        else None,
+        "repeated_by_busiest": round(of_busiest / steps, 1) if of_busiest is not None else None,
     }
 
 
@@ -236,14 +250,6 @@ def _control(talk: Sequence[Control | None]) -> dict[str, Any] | None:
         "sent_mean": round(said, 1),
         "per_second": round(said / seconds, 1) if seconds else None,
     }
-
-
-def _repeated(experiment: Experiment, events: list[Events]) -> float | None:
-    """Of what a worker sent in a step, how much TCP sent again: a slow link's full queue drops packets."""
-    steps = _finished_epochs(events) * experiment.steps_per_epoch
-    found = [traffic.repeated(one, "train") for one in events[: experiment.workers]]
-    known = [one for one in found if one is not None]
-    return round(fmean(known) / steps, 1) if steps and len(known) == len(found) else None
 
 
 def _predict(experiment: Experiment, hello: dict[str, Any], rounds: int) -> theory.Prediction:

@@ -54,22 +54,22 @@ def large_models_agree(
         summary_is_true(summary, engine, tolerance)
 
 
-def bytes_are_as_predicted_but_for_repeats(summary: dict[str, Any], tolerance: float) -> None:
-    """A slow link's queue fills and drops packets, which TCP sends again: how many is chance."""
+def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
+    """On average and at the busiest, but for what TCP sent again.
+
+    A slow link's full queue drops packets, and a machine whose cores are all busy may, too: how many is chance.
+    """
     per_step = summary["per_step"]
-    once = per_step["sent_mean"] - per_step["repeated_mean"]
-    assert once == pytest.approx(per_step["predicted_mean"], rel=tolerance), summary["run"]
+    mean = per_step["sent_mean"] - per_step["repeated_mean"]
+    assert mean == pytest.approx(per_step["predicted_mean"], rel=tolerance), summary["run"]
+    busiest = per_step["sent_max"] - per_step["repeated_by_busiest"]
+    assert busiest == pytest.approx(per_step["predicted_max"], rel=tolerance), summary["run"]
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
     """3 % are for messages below a megabyte (DESIGN, section 8)."""
     name = summary["run"]
-    if summary["links"]:
-        bytes_are_as_predicted_but_for_repeats(summary, tolerance)
-    else:
-        assert summary["per_step"]["ratio"] == pytest.approx(1, abs=tolerance), name
-    busiest = summary["per_step"]["sent_max"] / summary["per_step"]["predicted_max"]
-    assert busiest == pytest.approx(1, abs=tolerance), name
+    bytes_are_as_predicted(summary, tolerance)
 
     sources = {"worker", "kernel", "docker"} if engine == "docker" else {"worker", "kernel"}
     counters = summary["counters"]

@@ -45,7 +45,7 @@ def test_a_slow_node_slows_an_all_reduce(tmp_path: Path) -> None:
     summary = one(measure(*DOCKER, "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path)))
     bound_s = 4 / 3 * summary["model_bytes"] * 8 * 1514 / 1448 / 20e6
     assert 0.95 * bound_s < summary["seconds"]["step_median"] < 1.15 * bound_s
-    laws.bytes_are_as_predicted_but_for_repeats(summary, 0.005)
+    laws.bytes_are_as_predicted(summary, 0.005)
 
 
 def test_workers_on_shaped_links_are_as_unprivileged_as_others(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Two workers, two epochs of two steps, M = 1000 bytes. An all-reduce of two sends
 packets an epoch; node1 sends 20 bytes a step too many. What one sends the other receives.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -201,7 +202,20 @@ def test_bytes_a_step_are_payload_beside_the_prediction(summary: Summary) -> Non
         "predicted_max": 1000.0,
         "ratio": 1.01,
         "repeated_mean": None,  # these workers did not say
+        "repeated_by_busiest": None,
     }
+
+
+def test_what_tcp_sent_again_is_known_of_all_workers_and_of_the_busiest(whole: RunFolder) -> None:
+    """In each phase node 1 sends 100 bytes again: 200 in the four steps of both epochs."""
+    for rank in range(2):
+        count = itertools.count(step=100 * rank)
+        events = node_events(rank)
+        said = [{**e, "repeated": next(count)} if "counters" in e else e for e in events]
+        write_events(whole, rank, said)
+    per_step = summarise(whole, EXPERIMENT, "completed").per_step
+    assert per_step is not None
+    assert (per_step["repeated_mean"], per_step["repeated_by_busiest"]) == (25, 50)
 
 
 def test_sources_are_compared_on_train_bytes(summary: Summary) -> None:
@@ -326,6 +340,7 @@ def test_one_worker_alone_has_no_rounds_and_no_ratio(folder: RunFolder) -> None:
         "predicted_max": 0.0,
         "ratio": None,
         "repeated_mean": None,
+        "repeated_by_busiest": None,
     }
     assert summary.counters == {
         "worker": 0,
@@ -359,7 +374,10 @@ def test_a_run_that_diverged_has_a_summary_that_can_be_written(whole: RunFolder)
 
 # --- the contract --------------------------------------------------------------------------------
 
-PER_STEP = {"sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio", "repeated_mean"}
+PER_STEP = {
+    *("sent_mean", "sent_max", "predicted_mean", "predicted_max", "ratio"),
+    *("repeated_mean", "repeated_by_busiest"),
+}
 COUNTERS = {"worker", "kernel", "docker", "largest_difference", "sharers"}
 SECONDS = {
     *("total", "train", "step_median", "compute_median", "exposed_communication_median"),
