@@ -61,9 +61,10 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     """
     per_step = summary["per_step"]
     mean = per_step["sent_mean"] - per_step["repeated_mean"]
-    assert mean == pytest.approx(per_step["predicted_mean"], rel=tolerance), summary["run"]
+    said = f"{summary['run']}: {per_step}"
+    assert mean == pytest.approx(per_step["predicted_mean"], rel=tolerance), said
     busiest = per_step["sent_max"] - per_step["repeated_by_busiest"]
-    assert busiest == pytest.approx(per_step["predicted_max"], rel=tolerance), summary["run"]
+    assert busiest == pytest.approx(per_step["predicted_max"], rel=tolerance), said
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
