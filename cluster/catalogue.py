@@ -62,6 +62,12 @@ MODELS = {
         22_713_986,
         weights="bert-minilm",
     ),
+    "bert-base-cased": ModelFacts(
+        "the same, 12 layers of 768, from bert-base-cased; its weights need internet, or --data-dir",
+        SENTENCES,
+        108_311_810,
+        weights="bert-base-cased",
+    ),
 }
 
 CIFAR_COURSE = {

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
+PATIENCE_S = 500
+"""After which a measure is taken to hang; less than a test's own limit. No time is asserted by it."""
 COMMAND = [sys.executable, "-m", "cluster.measure"]
 
 
@@ -35,7 +37,7 @@ def start(*flags: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> Measured:
+def finish(process: subprocess.Popen[str], timeout_s: float = PATIENCE_S) -> Measured:
     try:
         stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

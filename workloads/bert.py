@@ -122,12 +122,19 @@ def _layer(size: Size) -> nn.ModuleDict:
 
 def load_pretrained(model: Bert, path: Path) -> None:
     """All but the classifier, which is drawn anew; every tensor must be there, in the right shape."""
-    found = {f"bert.{name}": tensor for name, tensor in read_tensors(path).items()}
+    found = {_own_name(name): tensor for name, tensor in read_tensors(path).items()}
     own = {name: tensor for name, tensor in model.state_dict().items() if "classifier" not in name}
     for name, tensor in own.items():
         if name not in found or found[name].shape != tensor.shape:
             raise DataError(f"{path} has no {name} of shape {tuple(tensor.shape)}")
         tensor.copy_(found[name])
+
+
+def _own_name(name: str) -> str:
+    """Files differ in whether names begin with the network's, and the oldest call a norm's numbers otherwise."""
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+    name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+    return f"bert.{name.removeprefix('bert.')}"
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -154,8 +154,20 @@ WEIGHTS: dict[str, Dataset] = {
         ),
         usual_folder="all-MiniLM-L6-v2",
     ),
+    "bert-base-cased": Dataset(
+        name="bert-base-cased",
+        files=_listing("""
+1d8bdcee6021e2c25f0325e84889b61c2eb26b843eef5659c247af138d64f050 435755784 model.safetensors
+eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02    213450 vocab.txt
+"""),
+        mirrors=(
+            "https://huggingface.co/google-bert/bert-base-cased/resolve/"
+            "cd5ef92a9fb2f889e972770a36d4ed042daf221e/",
+        ),
+        packed="",
+    ),
 }
-"""Pretrained networks, by the model that starts from them: all-MiniLM-L6-v2."""
+"""Pretrained networks and their vocabularies. In no package registry: bert-base-cased."""
 
 FILES = DATASETS | WEIGHTS
 

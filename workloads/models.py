@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cluster import catalogue, synthetic
-from workloads.bert import MINILM, Bert, load_pretrained
+from workloads.bert import BASE_CASED, MINILM, Bert, load_pretrained
 from workloads.datasets import folder_of
 from workloads.synthetic import SyntheticNet
 from workloads.vision import ResNet18, Vgg11
@@ -53,6 +53,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "vgg11": Vgg11,
     "resnet18": ResNet18,
     "bert-minilm": lambda: Bert(MINILM),
+    "bert-base-cased": lambda: Bert(BASE_CASED),
 }
 
 
@@ -62,8 +63,13 @@ def make_model(name: str, seed: int, data_folder: Path | None = None) -> nn.Modu
     if name.startswith(synthetic.PREFIX):
         return SyntheticNet(synthetic.parse(name))
     model = MODELS[name]()
-    weights = catalogue.MODELS[name].weights
+    weights = weights_of(name)
     if weights is not None and isinstance(model, Bert):
         assert data_folder is not None
         load_pretrained(model, folder_of(weights, data_folder) / "model.safetensors")
     return model
+
+
+def weights_of(name: str) -> str | None:
+    """The pretrained weights that a model starts from, by the name of their files."""
+    return catalogue.MODELS[name].weights if name in catalogue.MODELS else None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from workloads.datasets import WEIGHTS, DataError, folder_of
+from workloads.datasets import DataError, folder_of
 from workloads.wordpiece import WordPiece
 
 MNIST_MEAN, MNIST_STD = 0.1307, 0.3081
@@ -57,10 +57,18 @@ class Samples(NamedTuple):
     ready: Callable[[Tensor], Tensor]
 
 
-def read_samples(dataset: str, folder: Path, train_size: int = 0) -> Samples:
-    """`folder` holds the data set, alone or among others by name (workloads/data.py)."""
+def read_samples(
+    dataset: str, folder: Path, train_size: int = 0, weights: str | None = None
+) -> Samples:
+    """`folder` holds the data set, alone or among others by name (workloads/data.py).
+
+    Sentences are read in the vocabulary of the pretrained `weights`, which lie there too.
+    """
     if dataset == "none":
         return no_data(train_size)
+    if dataset == "rte":
+        assert weights is not None  # only pretrained networks take sentences
+        return read_rte(folder, weights)
     return READERS[dataset](folder)
 
 
@@ -142,11 +150,11 @@ def _records(path: Path) -> Tensor:
     return mapped.view(-1, size)
 
 
-def read_rte(root: Path) -> Samples:
+def read_rte(root: Path, weights: str) -> Samples:
     """Pairs of sentences as BERT's numbers; 0 where the second follows from the first, as GLUE has it."""
     folder = folder_of("rte", root)
-    vocabulary = folder_of(next(iter(WEIGHTS)), root) / "vocab.txt"
-    tokenizer = WordPiece(vocabulary, lower=True)
+    vocabulary = folder_of(weights, root) / "vocab.txt"
+    tokenizer = WordPiece(vocabulary, lower=not weights.endswith("-cased"))
     train, train_labels = read_pairs(folder / "train.tsv", tokenizer)
     test, test_labels = read_pairs(folder / "dev.tsv", tokenizer)
     return Samples(Rows(train), train_labels, Rows(test), test_labels, lambda pairs: pairs.long())
@@ -168,5 +176,4 @@ READERS: dict[str, Callable[[Path], Samples]] = {
     "mnist": read_mnist,
     "fashion-mnist": read_fashion,
     "cifar10": read_cifar10,
-    "rte": read_rte,
 }

@@ -21,7 +21,7 @@ from workloads.event_log import EventLog
 from workloads.flat import FlatModel
 from workloads.learning_rate import learning_rate
 from workloads.meeting import enter, join
-from workloads.models import make_model
+from workloads.models import make_model, weights_of
 from workloads.optimizers import make_optimizer
 from workloads.own_counters import full_segment, own_network
 from workloads.readers import Samples, read_samples
@@ -43,7 +43,7 @@ def train(
     model = make_model(spec.model, spec.seed, data_folder)
     flat = FlatModel(model)
     optimizer = make_optimizer(spec, flat)
-    data = read_samples(str(spec.dataset), data_folder, spec.train_size)
+    data = read_samples(str(spec.dataset), data_folder, spec.train_size, weights_of(spec.model))
     shard = Shard(spec, rank, data)
     model_bytes = wire_bytes(flat, spec.compress)
     log.write(

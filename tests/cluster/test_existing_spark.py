@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster import netns_engine
-from tests.measuring import PROJECT, Measured, measure, one, processes_of
+from tests.measuring import PATIENCE_S, PROJECT, Measured, measure, one, processes_of
 
 pytestmark = pytest.mark.usefixtures("pyspark")
 SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3")
@@ -26,7 +26,7 @@ def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     summaries = json.loads(answer.stdout) if answer.stdout else []
     return Measured(answer.returncode, summaries, answer.stderr)
@@ -59,7 +59,7 @@ def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_pa
 def test_fewer_slots_than_workers_is_said_with_both_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GRADWIRE_SPARK_WAIT_S", "20")
+    monkeypatch.setenv("GRADWIRE_SPARK_WAIT_S", "40")
     refused = in_lab(tmp_path, 1, "--workers", "2", *SMALL)
     assert refused.code == 2
     last = refused.stderr.splitlines()[-1]
