@@ -19,21 +19,25 @@ GRADIENT = 1e-3
 
 
 class Clock:
-    """When the current pass over the layers began, and how long a layer takes in it."""
+    """When the current step began, and by when each of its layers is done."""
 
     def __init__(self, model: Synthetic) -> None:
         self.layers = model.layers
-        self.layer_s = {
-            "forward": model.forward_s / model.layers,
-            "backward": model.backward_s / model.layers,
-        }
+        self.forward_s, self.backward_s = model.forward_s, model.backward_s
         self.began = 0.0
 
-    def pass_layer(self, way: str, done: int) -> None:
-        """Sleep until so many layers of this pass are done; the first one starts the clock."""
+    def forward(self, done: int) -> None:
+        """Sleep until so many layers are done; the first one starts the clock."""
         if done == 1:
             self.began = time.perf_counter()
-        left = self.began + done * self.layer_s[way] - time.perf_counter()
+        self._sleep_until(done / self.layers * self.forward_s)
+
+    def backward(self, done: int) -> None:
+        """Backward begins when forward was to end: the loss in between is part of the given time too."""
+        self._sleep_until(self.forward_s + done / self.layers * self.backward_s)
+
+    def _sleep_until(self, elapsed_s: float) -> None:
+        left = self.began + elapsed_s - time.perf_counter()
         if left > 0:
             time.sleep(left)
 
@@ -57,10 +61,10 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, clock: Clock, k: int) -> Tensor:
         ctx.weight, ctx.clock, ctx.k = weight, clock, k
-        clock.pass_layer("forward", k + 1)
+        clock.forward(k + 1)
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        ctx.clock.pass_layer("backward", ctx.clock.layers - ctx.k)
+        ctx.clock.backward(ctx.clock.layers - ctx.k)
         return gradient, torch.full((), GRADIENT).expand_as(ctx.weight), None, None

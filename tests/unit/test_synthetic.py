@@ -88,11 +88,11 @@ def test_a_step_takes_the_time_it_says_and_no_processor() -> None:
     model = make_model("synthetic:4000:10:100ms+200ms", seed=1)
     FlatModel(model)
     started, used = time.perf_counter(), time.process_time()
-    loss = functional.cross_entropy(model(torch.zeros(8, 1, 1, 1)), torch.zeros(8).long())
+    outputs = model(torch.zeros(8, 1, 1, 1))
     forward = time.perf_counter()
-    loss.backward()
+    functional.cross_entropy(outputs, torch.zeros(8).long()).backward()
     done = time.perf_counter()
     # Never less; how much more depends on how busy the machine is.
     assert forward - started >= 0.1
-    assert done - forward >= 0.2
+    assert done - started >= 0.3
     assert time.process_time() - used < 0.15
