@@ -119,7 +119,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         engine.remove_leftovers(folder.name)
         raise
-    show(summaries, folder, quiet=args.quiet, as_json=args.json)
+    show(summaries, folder, args)
     return 0 if all(summary.status == "completed" for summary in summaries) else 1
 
 
@@ -196,7 +196,7 @@ def write_report(folder: Path) -> Path | None:
     return folder / "report.html" if written.returncode == 0 else None
 
 
-def show(summaries: list[Summary], folder: Path, *, quiet: bool, as_json: bool) -> None:
+def show(summaries: list[Summary], folder: Path, args: argparse.Namespace) -> None:
     """The table on standard error; with --json the summaries on standard output."""
     console = Console(stderr=True)
     # A narrow window folds the lines; rich would cut numbers off.
@@ -204,12 +204,14 @@ def show(summaries: list[Summary], folder: Path, *, quiet: bool, as_json: bool) 
     print_table(summaries, console)
     print_links(summaries, console)
     for summary in summaries:
-        if quiet and summary.error is not None:  # else it was said when it happened
+        if args.quiet and summary.error is not None:  # else it was said when it happened
             print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
-    report = write_report(folder) or "could not be written; try python -m analysis.network_report"
-    for line in (f"run folders: {folder}", f"report: {report}"):
-        print(line, file=sys.stderr)
-    if as_json:
+    print(f"run folders: {folder}", file=sys.stderr)
+    if not args.no_report:
+        written = write_report(folder)
+        report = written or "could not be written; try python -m analysis.network_report"
+        print(f"report: {report}", file=sys.stderr)
+    if args.json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
 
 

@@ -29,7 +29,7 @@ class Measured:
 
 def start(*flags: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*prefix, *COMMAND, *flags, "--json"],
+        [*prefix, *COMMAND, *flags, "--json", "--no-report"],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

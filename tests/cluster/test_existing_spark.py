@@ -20,7 +20,16 @@ SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed",
 def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
     """What ./measure.sh says on a host beside a standalone cluster of so many workers, one slot each."""
     folder.mkdir(exist_ok=True)
-    lab = [sys.executable, "-m", "tests.spark_lab", str(workers), str(folder), *flags, "--json"]
+    lab = [
+        sys.executable,
+        "-m",
+        "tests.spark_lab",
+        str(workers),
+        str(folder),
+        *flags,
+        "--json",
+        "--no-report",
+    ]
     answer = subprocess.run(
         [*netns_engine._unshare(), *lab, "--output", str(folder / "runs")],
         cwd=PROJECT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import torch
 
 from tests import laws
 from tests.measuring import (
+    COMMAND,
+    PROJECT,
     await_steps,
     finish,
     gone,
@@ -49,6 +52,17 @@ def test_compression_moves_what_its_own_prediction_says(
     flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     laws.large_models_agree("netns", 3, "synthetic:4M:8", tmp_path, *flags, tolerance=0.05)
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-report",)])
+def test_a_session_ends_with_its_report_unless_told_otherwise(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    sizes = ("--workers", "2", "--model", "synthetic:4k", "--epochs", "1", "--train-size", "4")
+    command = [*COMMAND, *NETNS, *sizes, "--batch-size", "1", *flags, "--output", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    found = list(tmp_path.glob("*/report.html"))
+    assert [f"report: {page}" in done.stderr for page in found] == ([] if flags else [True])
 
 
 def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
