@@ -34,7 +34,7 @@ $style$styles</style>
 <nav>$contents</nav>
 <div class="filter">$chips</div>
 $sections
-<script>$plotly</script>
+<script type="text/plain" id="plotly">$plotly</script>
 <script>
 $script</script>
 </body>

@@ -1,6 +1,6 @@
 "use strict";
-// Draws the figures one after the other, so that the page can be read meanwhile; hides strategies;
-// changes the theme; sorts tables; saves figures.
+// Draws a figure when it comes near the window, and all of them for paper; hides strategies; changes the
+// theme; sorts tables; saves figures.
 (() => {
   const root = document.documentElement;
   const charts = [...document.querySelectorAll("figure.chart")];
@@ -46,21 +46,44 @@
     hidden.has(trace.legendgroup) ? { ...trace, visible: false } : trace);
 
   function draw(chart) {
+    startLibrary();
     const { data, layout: asked } = chosen(chart);
     const layout = forPhone(data, asked);
     plotOf(chart).style.height = `${layout.height}px`;
     Plotly.react(plotOf(chart), visible(data), withBase(layout), { displayModeBar: false, responsive: true });
     chart.dataset.drawn = "yes";
   }
-  const waiting = [...charts];
-  function drawNext() {
-    const chart = waiting.shift();
-    if (chart) { draw(chart); setTimeout(drawNext); }
-    else root.dataset.ready = "yes";
-  }
-  function drawRest() { while (waiting.length) draw(waiting.shift()); }
+  // The library that draws takes longest to start, so the page waits for it only when a figure is near, or when there
+  // is nothing else to do.
+  const startLibrary = () => {
+    const kept = document.getElementById("plotly");
+    if (!kept) return;
+    const script = document.createElement("script");
+    script.textContent = kept.textContent;
+    kept.replaceWith(script);
+  };
+  const isReady = () => { root.dataset.ready = "yes"; performance.mark("ready"); };
+  // A figure is drawn, or drawn again, when it comes nearer than half a window. The first answer names every
+  // figure: then all that can be seen is drawn.
+  const near = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      draw(target);
+    }
+    if (!root.dataset.ready) isReady();
+  }, { rootMargin: "50% 0px" });
+  const drawWhenNear = (some) => {
+    for (const chart of some) {
+      delete chart.dataset.drawn;
+      near.unobserve(chart); // else one that is observed already would not be told of again
+      near.observe(chart);
+    }
+  };
+  function drawRest() { for (const chart of charts) if (!chart.dataset.drawn) { near.unobserve(chart); draw(chart); } }
 
   function save(chart, format) {
+    startLibrary();
     const { data, layout } = chosen(chart);
     const title = chart.querySelector(".title").textContent;
     const paper = { paper_bgcolor: "#fff", plot_bgcolor: "#fff", title: { text: title, font: { size: 16 } } };
@@ -78,7 +101,7 @@
     for (const row of document.querySelectorAll("tr[data-strategy]")) {
       row.hidden = hidden.has(row.dataset.strategy);
     }
-    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
+    drawWhenNear(charts);
   }
 
   function sortBy(head) {
@@ -111,9 +134,7 @@
   document.addEventListener("change", (event) => {
     if (event.target.matches("figure.chart select")) draw(event.target.closest("figure"));
   });
-  NARROW.addEventListener("change", () => {
-    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
-  });
+  NARROW.addEventListener("change", () => drawWhenNear(charts));
   const PAPER_PX = 680;
   addEventListener("beforeprint", () => {
     drawRest();
@@ -122,5 +143,6 @@
   addEventListener("afterprint", () => {
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
   });
-  drawNext();
+  if (charts.length) drawWhenNear(charts); else isReady();
+  addEventListener("load", () => setTimeout(startLibrary, 500));
 })();

@@ -31,6 +31,14 @@ SECTIONS = {
 }
 """Section -> how many figures it has."""
 
+LOOK_AT_ALL = """(async () => {
+    for (const chart of document.querySelectorAll('figure.chart')) {
+        chart.scrollIntoView();
+        while (!chart.dataset.drawn) await new Promise(done => setTimeout(done, 10));
+    }
+})()"""
+"""A figure is drawn when it comes into sight."""
+
 DRAWN = """[...document.querySelectorAll('figure.chart')].map(chart => [
     chart.closest('section').querySelector('h2').id,
     chart.querySelectorAll('.plot path.js-line, .plot .point path, .plot path.point, .plot .heatmaplayer image').length])"""
@@ -48,6 +56,7 @@ def browser(page: Path) -> Iterator[Browser]:
     """One page for all tests, each of which puts back what it changed."""
     with chromium() as one:
         one.open(page)
+        one.run(LOOK_AT_ALL)
         yield one
 
 
@@ -95,9 +104,11 @@ def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser
     others = lines_of(browser, "allreduce")
     assert min(before) > 0
     browser.click(".chip[data-strategy=pairwise]")
+    browser.run(LOOK_AT_ALL)
     assert (lines_of(browser, "pairwise"), browser.run(rows)) == (0, 0)
     assert lines_of(browser, "allreduce") == others
     browser.click(".chip[data-strategy=pairwise]")
+    browser.run(LOOK_AT_ALL)
     assert (lines_of(browser, "pairwise"), browser.run(rows)) == before
 
 
@@ -144,6 +155,7 @@ def test_a_dark_desktop_gets_a_dark_page(page: Path) -> None:
     with chromium() as browser:
         browser.dark()
         browser.open(page)
+        browser.run(LOOK_AT_ALL)
         assert brightness(browser.run(COLOURS)[0]) < 60
 
 
@@ -189,6 +201,7 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
     with chromium() as browser:
         browser.dark()
         browser.open(page, 700)
+        browser.run(LOOK_AT_ALL)
         dark = {"name": "prefers-color-scheme", "value": "dark"}
         browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
         heights = "[...document.querySelectorAll('.scroll')].filter(s => s.scrollHeight > s.clientHeight + 1)"
@@ -200,8 +213,27 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
         )
 
 
-def test_it_prints_to_pdf_with_all_figures(browser: Browser) -> None:
-    document = browser.pdf()
+def test_it_can_be_used_before_a_figure_is_drawn(page: Path) -> None:
+    """The library that draws takes longest to start, so nothing waits for it but figures in sight."""
+    with chromium() as browser:
+        browser.open(page, height=300)
+        assert browser.run("document.querySelectorAll('[data-drawn]').length") == 0
+        browser.click(".chip[data-strategy=parameter-server]")
+        browser.click("#theme")
+        browser.run(LOOK_AT_ALL)
+        assert lines_of(browser, "parameter-server") == 0
+        assert lines_of(browser, "allreduce") > 0
+        assert [name for name, marks in browser.run(DRAWN) if not marks] == []
+        assert browser.errors == []
+
+
+def test_it_prints_to_pdf_with_all_figures(page: Path) -> None:
+    """Those that were never in sight too."""
+    with chromium() as browser:
+        browser.open(page)
+        document = browser.pdf()
+        assert [name for name, marks in browser.run(DRAWN) if not marks] == []
+        assert browser.errors == []
     assert document.startswith(b"%PDF-")
     assert (
         document.count(b"/Type /Page\n")
