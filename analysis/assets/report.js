@@ -40,6 +40,7 @@
     if (!data.some((trace) => trace.orientation === "h")) return narrow;
     const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
       tickfont: { size: 10.5 }, ticklabeloverflow: "allow" };
+    narrow.xaxis.rangemode = "tozero"; // else there would be room for names left of nothing
     return { ...narrow, yaxis, height: 110 + (layout.height - 110) * 1.8, bargap: 0.66, margin: { l: 8 } };
   };
   const visible = (traces) => traces.map((trace) =>
@@ -93,6 +94,33 @@
       format, filename: plotOf(chart).id, width: 1000, height: layout.height + 80, scale: format === "png" ? 2 : 1 });
   }
 
+  // The numbers behind a figure as it is, a line for each point; bands and other company are left out.
+  const plain = (text) => new DOMParser().parseFromString(String(text ?? ""), "text/html").body.textContent;
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  function tableOf(chart) {
+    const { data, layout } = chosen(chart);
+    const rows = [["what", layout.xaxis?.title?.text ?? "name", layout.yaxis?.title?.text ?? "name"]];
+    for (const trace of visible(data).filter((one) => one.visible !== false && one.hoverinfo !== "skip")) {
+      if (trace.z) {
+        if (rows[0].length < 4) rows[0].push("bytes");
+        trace.z.forEach((line, at) => line.forEach((value, to) => rows.push(["", trace.x[to], trace.y[at], value ?? 0])));
+      } else {
+        trace.y.forEach((y, at) => {
+          const x = trace.x ? trace.x[at] : trace.x0 + at * trace.dx;
+          rows.push([Array.isArray(trace.text) ? trace.text[at] : trace.name, x, y]);
+        });
+      }
+    }
+    return rows.map((row) => row.map((one) => quoted(plain(one))).join(",")).join("\n") + "\n";
+  }
+  function saveTable(chart) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([tableOf(chart)], { type: "text/csv" }));
+    link.download = `${plotOf(chart).id}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
   function toggle(chip) {
     const strategy = chip.dataset.strategy;
     const off = !hidden.has(strategy);
@@ -113,7 +141,7 @@
       const cell = row.children[place];
       return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent;
     };
-    const rows = [...table.querySelectorAll("tr")].slice(1);
+    const rows = [...table.querySelectorAll("tbody tr")];
     rows.sort((a, b) => {
       const [x, y] = up ? [value(a), value(b)] : [value(b), value(a)];
       return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
@@ -124,7 +152,8 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest("button, .sortable th");
     if (!target) return;
-    if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
+    if (target.dataset.save === "csv") saveTable(target.closest("figure"));
+    else if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
     else if (target.classList.contains("chip")) toggle(target);
     else if (target.id === "theme") {
       const dark = getComputedStyle(root).colorScheme.includes("dark");
@@ -136,11 +165,15 @@
   });
   NARROW.addEventListener("change", () => drawWhenNear(charts));
   const PAPER_PX = 680;
+  let closed = [];
   addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const one of closed) one.open = true;
     drawRest();
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: PAPER_PX });
   });
   addEventListener("afterprint", () => {
+    for (const one of closed) one.open = false;
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
   });
   if (charts.length) drawWhenNear(charts); else isReady();

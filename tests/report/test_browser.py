@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.network_report import main
 from tests.browser import Browser, chromium
-from tests.report.record import RUNS
+from tests.report.record import DATA, RUNS
+
+UNEVEN = DATA / "uneven"
 
 SECTIONS = {
     "overview": 0,
@@ -78,6 +81,13 @@ def test_every_figure_has_a_title_axes_with_names_and_a_table(browser: Browser, 
     tables = {path.stem for path in (page.parent / "tables").glob("*.csv")}
     assert {"runs", "target", "correlation", "nodes", "steps", "scaling", "bandwidth"} <= tables
     assert {"consensus", "published", "prediction", "trust", "links", "environment"} <= tables
+
+
+def test_every_figure_has_its_numbers(browser: Browser, page: Path) -> None:
+    """Beside the tables that are written: each figure's own points, as many as it draws."""
+    count = browser.run("document.querySelectorAll('figure.chart [data-save=csv]').length")
+    assert count == sum(SECTIONS.values())
+    assert "curves" in {path.stem for path in (page.parent / "tables").glob("*.csv")}
 
 
 def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
@@ -172,13 +182,15 @@ def test_a_column_sorts_its_table(browser: Browser) -> None:
     assert found == sorted(found)
 
 
-def test_a_figure_is_saved_as_svg_and_png_with_its_title(page: Path, tmp_path: Path) -> None:
+def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
+    page: Path, tmp_path: Path
+) -> None:
     with chromium() as browser:
         browser.open(page)
         browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-        for kind in ("svg", "png"):
+        for kind in ("svg", "png", "csv"):
             browser.click(f"#accuracy ~ figure [data-save={kind}]")
-        paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png")]
+        paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png", "csv")]
         for _ in range(200):
             if all(path.exists() for path in paths):
                 break
@@ -186,6 +198,10 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title(page: Path, tmp_path: P
         assert browser.errors == []
     assert "Accuracy against bytes sent in training" in paths[0].read_text()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
+    lines = paths[2].read_text().splitlines()
+    assert lines[0] == 'what,"sent in training, all nodes",accuracy'
+    assert len(lines) > 10
+    assert {line.count(",") for line in lines if '"' not in line} <= {2}
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser) -> None:
@@ -241,6 +257,20 @@ def test_it_prints_to_pdf_with_all_figures(page: Path) -> None:
         + document.count(b"/Type/Page")
         > 5
     )
+
+
+def test_uneven_shards_and_the_time_of_epochs_are_drawn(tmp_path: Path) -> None:
+    """Sections that the other recorded runs are too old for, or too even."""
+    assert main([str(UNEVEN), "--output", str(tmp_path)]) == 0
+    with chromium() as browser:
+        browser.open(tmp_path / "report.html")
+        browser.run(LOOK_AT_ALL)
+        drawn = dict(browser.run(DRAWN))
+        assert drawn["shards"] == 3 * 10  # workers and labels
+        assert drawn["epochs"] == 3 * 3  # epochs, and what they are made of
+        assert browser.errors == []
+    counts = pd.read_csv(tmp_path / "tables" / "labels.csv")
+    assert counts.groupby(["configuration", "rank"])["count"].sum().unique().tolist() == [320]
 
 
 def test_at_the_end_nothing_went_wrong_and_nothing_was_asked_of_the_network(
