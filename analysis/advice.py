@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from analysis.cost_model import Cluster
 from analysis.crossovers import (
@@ -24,6 +25,7 @@ from cluster.units import bytes_text, seconds_text
 MOST_WORKERS = 1024
 AVERAGE_LESS = ("pairwise", "local-sgd")
 """Not everybody with everybody at every step."""
+UNKNOWN_IF_LEARNED = "Whether they learn as much, only runs of both can tell."
 
 
 def clusters(model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Cluster]:
@@ -43,8 +45,18 @@ def clusters(model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Clust
     ]
 
 
-def advice(model: Fitted, name: str, model_bytes: int, rate_mbit: float, workers: int) -> str:
-    """Empty where the model knows no strategy."""
+class Answer(NamedTuple):
+    ask: str
+    say: str
+
+    def __str__(self) -> str:
+        return f"{self.ask} {self.say}"
+
+
+def advice(
+    model: Fitted, name: str, model_bytes: int, rate_mbit: float, workers: int, learned: str = ""
+) -> Answer | None:
+    """`learned`: what measured runs say of those that average less. None where the model knows no strategy."""
     asked = {
         one.strategy: one
         for one in clusters(model_bytes, rate_mbit, workers)
@@ -53,21 +65,23 @@ def advice(model: Fitted, name: str, model_bytes: int, rate_mbit: float, workers
     found = {strategy: model.forecast(one) for strategy, one in asked.items()}
     full = [strategy for strategy in asked if strategy not in AVERAGE_LESS]
     if not full:
-        return ""
+        return None
     best, worst = (choose(full, key=lambda s: found[s].exchange_s) for choose in (min, max))
     text = (
-        f"Which strategy at {rate_mbit:g} Mbit, {workers} workers, {name} ({bytes_text(model_bytes)})? Predicted, of those"
-        f" that average everything at every step: {best}, {seconds_text(found[best].exchange_s)} an exchange, since no"
-        f" node carries more than {bytes_text(found[best].busiest_bytes)}; {worst} takes"
-        f" {seconds_text(found[worst].exchange_s)}, for one node carries {bytes_text(found[worst].busiest_bytes)}."
+        f"To average everything at every step: {best}, {seconds_text(found[best].exchange_s)} an exchange, since no node"
+        f" carries more than {bytes_text(found[best].busiest_bytes)} (slowest: {worst},"
+        f" {seconds_text(found[worst].exchange_s)}, since one node carries {bytes_text(found[worst].busiest_bytes)})."
     )
     less = [one for one in AVERAGE_LESS if one in found]
     if less:
-        each = " and ".join(f"{one} {seconds_text(found[one].step_s)} a step" for one in less)
-        text += f" Those that average less need {each}: whether they learn as much, accuracy against bytes shows."
-    if outside := model.outside(asked[best]):
-        text += f" ({outside} of what was fitted: take these times for orders of magnitude.)"
-    return text
+        each = " and ".join(f"{one} {seconds_text(found[one].step_s)}" for one in less)
+        text += f" To average less: {each} a step. {learned or UNKNOWN_IF_LEARNED}"
+    text += (
+        f" Times are predicted, for {workers} workers and the {bytes_text(model_bytes)} of {name}"
+    )
+    outside = model.outside(asked[best])
+    text += f": orders of magnitude, {outside} of what was fitted." if outside else "."
+    return Answer(f"Which strategy at {rate_mbit:g} Mbit, and why?", text)
 
 
 def by_link(model: Fitted, model_bytes: int, workers: int) -> str:

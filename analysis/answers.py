@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.advice import advice
-from analysis.configurations import Configuration, mean, named
+from analysis.advice import AVERAGE_LESS, Answer, advice
+from analysis.configurations import Configuration, named
 from analysis.curves import reached, usual_target
 from analysis.fitted import load
+from analysis.labels import several_sizes
 from analysis.load import Runs
+from analysis.verdict import AGREES, compared, is_measured
 from cluster.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
@@ -19,88 +22,186 @@ if TYPE_CHECKING:
 SLOW_MBIT = 100
 MORE = 1.05
 """Bytes that differ by less are not worth a word."""
-Pair = tuple[Configuration, float]
+BURST = 0.1
+"""Of the model: a link that lets more through at once feels faster than it is."""
+AS_MUCH = 0.005
+"""Accuracies that differ by less are alike."""
+ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition", "lr")
+"""Where these are equal, accuracies of strategies can be compared."""
+MOST_NAMES = 3
 
 
-def answers(report: Report) -> list[str]:
+def answers(report: Report) -> list[Answer]:
     said = []
     for task, configurations in report.tasks.items():
         where = f"{task}: " if len(report.tasks) > 1 else ""
-        said += [where + text for text in _about(report, configurations) if text]
-    said += _speed(report.runs, report.configurations)
+        said += [Answer(where + one.ask, one.say) for one in _about(report, configurations)]
+    said += _speed(report)
     said += _advice(report)
     said += _trust(report.runs)
     return said
 
 
-def _about(report: Report, configurations: Sequence[Configuration]) -> list[str]:
+@dataclass(frozen=True)
+class Measured:
+    """One number of a configuration, and what its seeds say."""
+
+    one: Configuration
+    mean: float
+    low: float
+    high: float
+
+
+def _measured(runs: Runs, configurations: Sequence[Configuration], column: str) -> list[Measured]:
+    found = []
+    for one in configurations:
+        values = runs.table.loc[list(one.numbers), column].dropna().astype(float)
+        if not values.empty:
+            numbers = float(values.mean()), float(values.min()), float(values.max())
+            found.append(Measured(one, *numbers))
+    return found
+
+
+def _names(found: Sequence[Measured]) -> str:
+    names = [one.one.label for one in found]
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _alike(best: Measured, others: Sequence[Measured]) -> str:
+    """Those whose seeds overlap with the best's are not told apart from it."""
+    near = [one for one in others if one.low <= best.high and one.high >= best.low]
+    seeds = [len(one.one.numbers) for one in (best, *others)]
+    if max(seeds) == 1:
+        return "" if not others else " One seed each: --repeat 3 would tell chance from difference."
+    return f" Its seeds overlap with those of {_names(near)}." if near else ""
+
+
+def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
     runs = report.runs
-    best, accuracy = max(
-        ((one, mean(runs, one, "accuracy") or 0) for one in configurations), key=lambda p: p[1]
-    )
-    said = [f"Most accurate: {best.label}, {accuracy:.2%}{_seeds(best)}."]
+    found = sorted(_measured(runs, configurations, "accuracy"), key=lambda one: -one.mean)
+    best = found[0]
+    seeds = len(best.one.numbers)
+    text = f"{best.one.label}, {best.mean:.2%}"
+    if seeds > 1:
+        text += f" (mean of {seeds} seeds, {best.low:.2%} to {best.high:.2%})"
+    said = [
+        Answer(
+            "Most accurate:" if len(found) > 1 else "Accuracy:", f"{text}.{_alike(best, found[1:])}"
+        )
+    ]
     target = report.target if report.target is not None else usual_target(runs, configurations)
     if target is None:
         return said
-    costs: list[Pair] = []
+    costs = []
     for one in configurations:
         got = reached(runs, one, target)
         if got.sent_bytes and got.seeds == got.of:
             costs.append((one, got.sent_bytes))
+    ask = f"Fewest bytes to {target:.4g} accuracy:" if len(costs) > 1 else f"Bytes to {target:.4g}:"
     if not costs:
-        return [*said, f"No strategy that sends anything reached {target:.4g} in all its runs."]
+        return [*said, Answer(ask, "no strategy that sends anything got there in all its runs.")]
     costs.sort(key=lambda pair: pair[1])
     least, most = costs[0], costs[-1]
-    text = f"Fewest bytes to an accuracy of {target:.4g}: {least[0].label}, {bytes_text(least[1])}"
+    text = f"{least[0].label}, {bytes_text(least[1])} over all nodes"
     if most[1] > MORE * least[1]:
         text += f"; the most: {most[0].label}, {bytes_text(most[1])}, {most[1] / least[1]:.1f} times as much"
-    return [*said, text + "."]
+    return [*said, Answer(ask, text + ".")]
 
 
-def _seeds(one: Configuration) -> str:
-    return f" (mean of {len(one.numbers)} runs)" if len(one.numbers) > 1 else ""
-
-
-def _speed(runs: Runs, configurations: Sequence[Configuration]) -> list[str]:
+def _speed(report: Report) -> list[Answer]:
     """Where the same model, links and nodes were tried with several strategies."""
-    given: dict[tuple[str, ...], list[Pair]] = {}
-    for one in configurations:
-        step = mean(runs, one, "step_median_s")
-        if step is not None and one.strategy != "single":
+    given: dict[tuple[str, ...], list[Configuration]] = {}
+    for one in report.configurations:
+        if one.strategy != "single":
             keys = ("model", "link", "bottleneck", "straggler", "cpus", "workers", "batch_size")
-            given.setdefault(tuple(str(one.row[key]) for key in keys), []).append((one, step))
+            given.setdefault(tuple(str(one.row[key]) for key in keys), []).append(one)
     said = []
-    for (model, link, slow, *_), pairs in given.items():
-        if len({one.strategy for one, _ in pairs}) < 2 or link == "nan" or slow != "nan":
+    for (model, link, slow, *_), members in given.items():
+        if len({one.strategy for one in members}) < 2 or link == "nan" or slow != "nan":
             continue
-        names = {one.numbers: one.label for one in named(one for one, _ in pairs)}
-        pairs.sort(key=lambda pair: pair[1])
-        (least, shortest), (most, longest) = pairs[0], pairs[-1]
-        said.append(
-            f"Shortest step of {model} on links of {link}: {names[least.numbers]}, {seconds_text(shortest)};"
-            f" longest: {names[most.numbers]}, {seconds_text(longest)}."
-        )
+        same = named(members, with_workers=several_sizes(report.runs.table))
+        found = sorted(_measured(report.runs, same, "step_median_s"), key=lambda one: one.mean)
+        if len(found) > 1:
+            best, worst = found[0], found[-1]
+            said.append(
+                Answer(
+                    f"Shortest step of {model}, measured on links of {link}:",
+                    f"{best.one.label}, {seconds_text(best.mean)}; longest: {worst.one.label},"
+                    f" {seconds_text(worst.mean)}.{_alike(best, found[1:])}{_burst(report.runs, best.one)}",
+                )
+            )
     return said[:3]
 
 
-def _advice(report: Report) -> list[str]:
+def _burst(runs: Runs, one: Configuration) -> str:
+    """A token bucket lets so much through before it throttles."""
+    bursts = runs.links[runs.links["number"].isin(one.numbers)]["burst_bytes"].dropna()
+    size = float(one.row["model_bytes"])
+    if bursts.empty or bursts.max() <= BURST * size:
+        return ""
+    return (
+        f" (A link lets {bytes_text(float(bursts.max()))} through at once, {bursts.max() / size:.0%} of this model:"
+        " so small a message feels a faster link.)"
+    )
+
+
+def _advice(report: Report) -> list[Answer]:
     """For the first model that learns something, with as many workers as most of its runs."""
     for configurations in report.tasks.values():
-        several = [one.row for one in configurations if one.row["workers"] > 1]
+        several = [one for one in configurations if one.row["workers"] > 1]
         if several:
-            counts = Counter(int(row["workers"]) for row in several)
-            workers, size = counts.most_common(1)[0][0], int(several[0]["model_bytes"])
-            return [advice(load(), str(several[0]["model"]), size, SLOW_MBIT, workers)]
+            workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
+            row = several[0].row
+            learned = _learned(
+                report.runs, [one for one in several if one.row["workers"] == workers]
+            )
+            if not learned:
+                learned = f"Whether that learns as much: ./measure.sh --workers {workers} --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
+            said = advice(
+                load(), str(row["model"]), int(row["model_bytes"]), SLOW_MBIT, workers, learned
+            )
+            return [said] if said else []
     return []
 
 
-def _trust(runs: Runs) -> list[str]:
+def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
+    """Those that average less beside those that average everything, all else equal; empty without both."""
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    for one in configurations:
+        groups.setdefault(tuple(str(one.row[key]) for key in ALIKE), []).append(one)
+    compared_groups = []
+    for members in groups.values():
+        found = sorted(_measured(runs, members, "accuracy"), key=lambda one: -one.mean)
+        best: dict[str, Measured] = {}
+        for got in found:
+            best.setdefault(got.one.strategy, got)
+        less = [got for name, got in best.items() if name in AVERAGE_LESS]
+        full = [got for name, got in best.items() if name not in AVERAGE_LESS]
+        if less and full:
+            each = "; ".join(f"{got.one.label} {got.mean:.2%}" for got in (*less, full[0]))
+            compared_groups.append((full[0].mean - min(got.mean for got in less), each))
+    if not compared_groups:
+        return ""
+    lost, each = max(compared_groups)
+    cost = "no" if lost < AS_MUCH else f"up to {100 * lost:.1f} points of"
+    return f"Here that cost {cost} accuracy ({each})."
+
+
+def _trust(runs: Runs) -> list[Answer]:
     table = runs.completed
     ratios = table["sent_over_predicted"].dropna()
     differences = table["counters_largest_difference"].dropna()
     if ratios.empty or differences.empty:
         return []
+    verdicts = Counter(compared(run)["verdict"] for _, run in table.iterrows() if is_measured(run))
+    every, agree = verdicts.total(), verdicts.pop(AGREES, 0)
+    others = "".join(f"; {count}: {verdict}" for verdict, count in verdicts.items())
     return [
-        f"Measured over predicted bytes: {ratios.min():.3f} to {ratios.max():.3f};"
-        f" independent counters agree within {differences.max():.3%}."
+        Answer(
+            "Can it be trusted?",
+            f"{agree} of {every} runs agree with theory and among counters{others}. Measured over predicted bytes:"
+            f" {ratios.min():.3f} to {ratios.max():.3f}; independent counters differ by {differences.max():.3%} at most.",
+        )
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import differing, label
+from analysis.labels import differing, label, several_sizes
 from analysis.load import KNOBS, Runs
 
 SAME = ("strategy", "workers", "passes", "schedule", "engine", *(k for k in KNOBS if k != "seed"))
@@ -49,13 +49,17 @@ def find_configurations(runs: Runs) -> list[Configuration]:
     ]
     models = dict.fromkeys(str(one.row["model"]) for one in found)
     labels = {}
+    sizes = several_sizes(runs.table)
     for model in models:
-        for one in named(one for one in found if str(one.row["model"]) == model):
+        mine = (one for one in found if str(one.row["model"]) == model)
+        for one in named(mine, with_workers=sizes):
             labels[one.numbers] = one.label + (f", {model}" if len(models) > 1 else "")
     return [dataclasses.replace(one, label=labels[one.numbers]) for one in found]
 
 
-def named(configurations: Iterable[Configuration]) -> list[Configuration]:
+def named(
+    configurations: Iterable[Configuration], *, with_workers: bool = True
+) -> list[Configuration]:
     """With labels that say what tells these apart, and no more."""
     members = list(configurations)
     if not members:
@@ -66,7 +70,8 @@ def named(configurations: Iterable[Configuration]) -> list[Configuration]:
     return [
         dataclasses.replace(
             one,
-            label=label(one.row, knobs) + (f", {one.row['engine']}" if several_engines else ""),
+            label=label(one.row, knobs, with_workers=with_workers)
+            + (f", {one.row['engine']}" if several_engines else ""),
         )
         for one in members
     ]

@@ -43,7 +43,13 @@ class Correlation:
         if low > 0 or high < 0:
             more = "more" if low > 0 else "less"
             return f"Those that sent more are the {more} accurate ones: rank correlation {_text(self.spearman)}."
-        return f"No clear relation: rank correlation {_text(self.spearman)}, which includes 0."
+        line = self.pearson.low > 0 or self.pearson.high < 0
+        but = (
+            f" Along a straight line there is one ({self.pearson.value:+.2f}): a few points make it."
+            if line
+            else ""
+        )
+        return f"No clear relation: rank correlation {_text(self.spearman)}, which includes 0.{but}"
 
 
 def _text(one: Coefficient) -> str:

@@ -110,10 +110,11 @@ def names_axis(upwards: Sequence[str]) -> dict[str, Any]:
 
 
 def log_seconds_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """Marks at 1, 2 and 5 of each decade, or at its 1 where there are many."""
+    """Marks at 1, 2 and 5 of each decade, at more where there is less than one, or at its 1 where there are many."""
     positive = [value for value in values if value > 0]
-    many = not positive or max(positive) > 1000 * min(positive)
-    marks = [step * 10.0**power for power in range(-6, 7) for step in ((1,) if many else (1, 2, 5))]
+    span = max(positive) / min(positive) if positive else 10**6
+    steps = (1,) if span > 1000 else (1, 2, 5) if span > 8 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+    marks = [step * 10.0**power for power in range(-6, 7) for step in steps]
     texts = [_mark(mark) for mark in marks]
     return axis(title, type="log", tickvals=rounded(marks), ticktext=texts)
 
@@ -122,7 +123,14 @@ def _mark(seconds: float) -> str:
     size, unit = next(
         one for one in ((1, "s"), (1e-3, "ms"), (1e-6, "us")) if seconds > 0.99 * one[0]
     )
-    return f"{seconds / size:,.0f} {unit}"
+    return f"{float(f'{seconds / size:.2g}'):,.10g} {unit}"
+
+
+def share_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
+    """In percent, with as many digits as its marks need to differ."""
+    known = list(values)
+    span = max(known) - min(known) if known else 1.0
+    return axis(title, tickformat=f".{0 if span > 0.05 else 1 if span > 0.005 else 2}%")
 
 
 def whole_axis(title: str, most: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ SHIPPED = Path(__file__).resolve().parent / "fitted.json"
 SCHEMA = 1
 FAR = 4
 """A number further outside of what was fitted than this factor is said to be far outside."""
+OUTSIDE = {"workers": "workers", "rate_mbit": "link", "model_bytes": "model size"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Fitted:
     def outside(self, cluster: Cluster) -> str:
         """Empty within what was fitted; else what is outside of it, and whether far."""
         said = []
-        for name, words in (("workers", "N"), ("rate_mbit", "link"), ("model_bytes", "M")):
+        for name, words in OUTSIDE.items():
             value = getattr(cluster, name)
             low, high = self.ranges[name]
             if value is None or low <= value <= high:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.load import KNOBS
 from cluster.strategies import says_nothing
 from cluster.units import knob_text
+
+
+class Words(NamedTuple):
+    text: Callable[[Any], str]
+    free: str = ""
+    """Where it was not asked for."""
+
+
+def _count(noun: str) -> Callable[[Any], str]:
+    return lambda value: f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+SHARED = {
+    "model": Words(str),
+    "dataset": Words(lambda name: "" if name == "none" else f"on {name}"),
+    "workers": Words(_count("worker")),
+    "link": Words("links of {}".format, "free links"),
+    "epochs": Words(_count("epoch")),
+    "train_size": Words("{:,} training samples".format),
+    "batch_size": Words("batches of {} a worker".format),
+    "engine": Words("nodes made of {}".format),
+}
+"""What a reader wants to know of all runs before anything else."""
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
@@ -21,6 +44,26 @@ def differing(runs: pd.DataFrame) -> list[str]:
         if readable[knob].nunique(dropna=False) > 1
         and not says_nothing(knob, readable["strategy"], readable[knob])
     ]
+
+
+def several_sizes(runs: pd.DataFrame) -> bool:
+    """Whether the number of workers tells runs apart; the one of `single` goes without saying."""
+    readable = runs[runs["strategy"].notna()]
+    return bool(readable[readable["strategy"] != "single"]["workers"].nunique() > 1)
+
+
+def in_common(runs: pd.DataFrame) -> str:
+    """What all runs that could be read have in common, in words; empty where none could."""
+    readable = runs[runs["strategy"].notna()]
+    if readable.empty:
+        return ""
+    said = []
+    for knob, words in SHARED.items():
+        of = readable[readable["strategy"] != "single"] if knob == "workers" else readable
+        values = of[knob].unique()
+        if len(values) == 1 and (words.free or not pd.isna(values[0])):
+            said.append(words.free if pd.isna(values[0]) else words.text(values[0]))
+    return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
 
 
 def label(run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True) -> str:

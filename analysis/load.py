@@ -64,6 +64,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "train_received_bytes": ("bytes.train.received", "Int64"),
     "total_sent_bytes": ("bytes.total.sent", "Int64"),
     "network_activity_sum": ("network_activity_sum", "Int64"),
+    "unevenness": ("training.shards.unevenness", "float64"),
     "control_sent_bytes": ("control.sent_mean", "float64"),
     "control_bytes_per_second": ("control.per_second", "float64"),
     "counter_worker_bytes": ("counters.worker", "Int64"),
@@ -102,6 +103,7 @@ LINK_COLUMNS: dict[str, tuple[str, str]] = {
     "sent_mbit": ("sent_mbit", "float64"),
     "received_mbit": ("received_mbit", "float64"),
     "error": ("error", "float64"),
+    "burst_bytes": ("burst_bytes", "Int64"),
 }
 """Column -> where it is in an entry of links."""
 
@@ -116,6 +118,22 @@ NODE_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column -> where it is in an entry of seconds.by_node."""
 
+EPOCH_COLUMNS: dict[str, tuple[str, str]] = {
+    "epoch": ("epoch", "Int64"),
+    "seconds": ("seconds", "float64"),
+    "data_s": ("data_s", "float64"),
+    "compute_s": ("compute_s", "float64"),
+    "exposed_communication_s": ("exposed_communication_s", "float64"),
+}
+"""Column -> where it is in an entry of training.epochs: seconds of a worker, on average."""
+
+SHARD_COLUMNS: dict[str, tuple[str, str]] = {
+    "rank": ("rank", "Int64"),
+    "label": ("label", "Int64"),
+    "count": ("count", "Int64"),
+}
+"""Of training.shards.label_counts: how often a label comes on a worker."""
+
 NEVER_NULL = (
     *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
     *("node", "role"),
@@ -123,6 +141,7 @@ NEVER_NULL = (
 MAY_BE_MISSING = (
     *(*KNOBS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
     *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
+    *("burst_bytes", "unevenness", "data_s", "compute_s", "exposed_communication_s"),
 )
 """In a run that is older than they are."""
 
@@ -139,6 +158,10 @@ class Runs:
     """One row per run and node, a launcher's own too: what it sent and received in training."""
     links: pd.DataFrame
     """One row per run and shaped link."""
+    epochs: pd.DataFrame
+    """One row per run and epoch: where its time went; none for a run that is older than training.epochs."""
+    shards: pd.DataFrame
+    """One row per run, worker and label."""
     folders: dict[int, RunFolder]
     """By number."""
 
@@ -155,12 +178,21 @@ class _Read:
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-WHERE = {"curves": "curve", "nodes": "by_node", "traffic": "bytes.nodes", "links": "links"}
+WHERE = {
+    "curves": "curve",
+    "nodes": "by_node",
+    "traffic": "bytes.nodes",
+    "links": "links",
+    "epochs": "training.epochs",
+    "shards": "training.shards",
+}
 PARTS = {
     "curves": CURVE_COLUMNS,
     "nodes": NODE_COLUMNS,
     "traffic": TRAFFIC_COLUMNS,
     "links": LINK_COLUMNS,
+    "epochs": EPOCH_COLUMNS,
+    "shards": SHARD_COLUMNS,
 }
 
 
@@ -182,6 +214,21 @@ def load_runs(folders: Iterable[RunFolder], *, live: bool = False) -> Runs:
         for name, columns in PARTS.items()
     }
     return Runs(table=table, folders=numbered, **frames)
+
+
+def _training(training: Any) -> dict[str, Any]:
+    """Null, or missing in an older run."""
+    found = training if isinstance(training, dict) else {}
+    shards = found.get("shards")
+    counts = shards.get("label_counts") if isinstance(shards, dict) else None
+    return {
+        "epochs": found.get("epochs") or [],
+        "shards": [
+            {"rank": rank, "label": label, "count": count}
+            for rank, of_worker in enumerate(counts if isinstance(counts, list) else [])
+            for label, count in enumerate(of_worker if isinstance(of_worker, list) else [])
+        ],
+    }
 
 
 def _frame(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> pd.DataFrame:
@@ -209,6 +256,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             "nodes": (summary["seconds"] or {}).get("by_node", []),
             "traffic": (summary["bytes"] or {}).get("nodes", []),
             "links": summary.get("links", []),
+            **_training(summary.get("training")),
         }
         for name, value in entries.items():
             if not isinstance(value, list):

@@ -34,7 +34,7 @@ $style$styles</style>
 <nav>$contents</nav>
 <div class="filter">$chips</div>
 $sections
-<script>$plotly</script>
+<script type="text/plain" id="plotly">$plotly</script>
 <script>
 $script</script>
 </body>
@@ -42,6 +42,7 @@ $script</script>
 """)
 
 Traces = list[dict[str, Any]]
+SAVED = {"svg": "this figure", "png": "this figure", "csv": "the numbers behind it"}
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def _figure(
     """`<` would end the script early where a name holds </script>."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     tools = "".join(
-        f'<button type="button" data-save="{kind}" title="save this figure">{kind.upper()}</button>'
-        for kind in ("svg", "png")
+        f'<button type="button" data-save="{kind}" title="save {what}">{kind.upper()}</button>'
+        for kind, what in SAVED.items()
     )
     return (
         f'<figure class="chart"><figcaption><span class="title">{escape(title)}</span>'
@@ -124,14 +125,14 @@ def table_html(
         f'<th class="{"left" if c.left or c.word else ""}">{escape(c.heading)}</th>'
         for c in columns
     )
-    lines = [f"<tr>{heads}</tr>"]
+    lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
     for row in rows:
         strategy = row.get("strategy")
         kind = f' data-strategy="{escape(str(strategy))}"' if isinstance(strategy, str) else ""
         cells = "".join(_cell(row, column) for column in columns)
         lines.append(f"<tr{kind}>{cells}</tr>")
     kind = "sortable folds" if folds else "sortable"
-    body = "\n".join(lines)
+    body = "\n".join([*lines, "</tbody>"])
     return f'<div class="scroll"><table class="{kind}">\n{body}\n</table></div>'
 
 
@@ -163,8 +164,14 @@ def paragraphs(*texts: str) -> str:
     return "\n".join(f"<p>{escape(text)}</p>" for text in texts if text)
 
 
-def bullets(texts: Sequence[str], kind: str = "said") -> str:
-    items = "\n".join(f"<li>{escape(text)}</li>" for text in texts)
+def bullets(texts: Sequence[str | tuple[str, str]], kind: str = "said") -> str:
+    """Of a pair the first stands out."""
+    items = "\n".join(
+        f"<li>{escape(one)}</li>"
+        if isinstance(one, str)
+        else f"<li><b>{escape(one[0])}</b> {escape(one[1])}</li>"
+        for one in texts
+    )
     return f'<ul class="{kind}">\n{items}\n</ul>' if texts else ""
 
 

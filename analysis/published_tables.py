@@ -36,6 +36,8 @@ class Compared:
     labels: tuple[str, ...]
     published: tuple[float, ...]
     ours: tuple[float | None, ...]
+    of_first: bool = False
+    """In percent of the first row: it says nothing new."""
 
     @property
     def both(self) -> list[tuple[str, float, float]]:
@@ -59,7 +61,14 @@ class Beside:
     columns: tuple[Compared, ...]
     numbers: tuple[tuple[int, ...], ...]
     """Our runs, row by row."""
+    heads: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    """What the paper calls its rows, in as many columns as it has for that."""
+    is_quick: bool
+    """Ours are of the preset's quick variant."""
     activity: bool = False
+    across: bool = False
+    """The paper's rows stand side by side."""
 
 
 def papers() -> list[dict[str, Any]]:
@@ -81,7 +90,18 @@ def _fits(have: Any, wanted: Any) -> bool:
     return bool(have == wanted)
 
 
-def beside(table: pd.DataFrame, presets: Mapping[str, str]) -> list[Beside]:
+@dataclass(frozen=True)
+class Preset:
+    """What a session was made with."""
+
+    name: str
+    is_quick: bool = False
+
+
+NO_PRESET = Preset("")
+
+
+def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
     """`table`: completed runs, by number, with every column the papers name; `presets`: of each session that used one."""
     found = []
     for paper in papers():
@@ -98,12 +118,13 @@ def _best_session(
     paper: Mapping[str, Any],
     published: Mapping[str, Any],
     table: pd.DataFrame,
-    presets: Mapping[str, str],
+    presets: Mapping[str, Preset],
 ) -> Beside | None:
     best: Beside | None = None
     for session, runs in table.groupby("session", sort=True):
-        quick = presets.get(str(session), "").startswith(paper["preset"])
-        one = _compare(paper, published, runs, quick)
+        preset = presets.get(str(session), NO_PRESET)
+        of_paper = preset.name.startswith(paper["preset"])
+        one = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
         if _rows(one) >= FEWEST_ROWS and (best is None or _rows(one) >= _rows(best)):
             best = one
     return best
@@ -114,12 +135,16 @@ def _rows(one: Beside) -> int:
 
 
 def _compare(
-    paper: Mapping[str, Any], published: Mapping[str, Any], runs: pd.DataFrame, quick: bool
+    paper: Mapping[str, Any],
+    published: Mapping[str, Any],
+    runs: pd.DataFrame,
+    of_paper: bool,
+    is_quick: bool,
 ) -> Beside:
     numbers = []
     for row in published["rows"]:
         wanted = {**paper["given"], **row["match"]}
-        if quick:
+        if of_paper:
             wanted = {key: value for key, value in wanted.items() if key not in QUICK}
         fitting = [int(str(n)) for n, run in runs.iterrows() if fits(run, wanted)]
         numbers.append(tuple(fitting))
@@ -131,10 +156,8 @@ def _compare(
             column["digits"],
             labels,
             tuple(float(row["values"][place]) for row in published["rows"]),
-            tuple(
-                _mean(runs, of_row, row.get("ours", column["ours"]), column.get("scale", 1))
-                for row, of_row in zip(published["rows"], numbers, strict=True)
-            ),
+            _ours(runs, published["rows"], numbers, column),
+            column.get("of_first", False),
         )
         for place, column in enumerate(published["columns"])
     )
@@ -147,8 +170,28 @@ def _compare(
         session=str(runs.iloc[0]["session"]),
         columns=columns,
         numbers=tuple(numbers),
+        heads=tuple(published.get("heads", ("",))),
+        cells=tuple(tuple(row.get("cells", (row["label"],))) for row in published["rows"]),
+        is_quick=is_quick,
         activity=published.get("activity", False),
+        across=published.get("across", False),
     )
+
+
+def _ours(
+    runs: pd.DataFrame,
+    rows: Sequence[Mapping[str, Any]],
+    numbers: Sequence[Sequence[int]],
+    column: Mapping[str, Any],
+) -> tuple[float | None, ...]:
+    found = [
+        _mean(runs, of_row, row.get("ours", column["ours"]), column.get("scale", 1))
+        for row, of_row in zip(rows, numbers, strict=True)
+    ]
+    if not column.get("of_first"):
+        return tuple(found)
+    first = found[0]
+    return tuple(100 * one / first if one is not None and first else None for one in found)
 
 
 def _mean(runs: pd.DataFrame, numbers: Sequence[int], name: str, scale: float) -> float | None:
@@ -198,9 +241,8 @@ def _order(both: Sequence[tuple[str, float, float]]) -> str:
         return f"the order is the same{few if apart < pairs else ''}."
     if len(swapped) == pairs:
         return "the order is the other way round."
-    named = "; ".join(f"{one} and {other}" for one, other in swapped[:3])
-    more = " and others" if len(swapped) > 3 else ""
-    return f"{len(swapped)} of {pairs} pairs are the other way round ({named}{more})."
+    such = "" if len(swapped) == 1 else "such as "
+    return f"{len(swapped)} of {pairs} pairs are the other way round ({such}{swapped[0][0]} against {swapped[0][1]})."
 
 
 def _furthest(both: Sequence[tuple[str, float, float]]) -> tuple[float, str, float, float]:
@@ -220,4 +262,5 @@ def _ratios(both: Sequence[tuple[str, float, float]]) -> str:
     within = "agree" if factor <= RATIO_AGREES else "do not agree"
     if factor == 1.0:
         return "Ratios agree."
-    return f"Ratios {within}: against {both[0][0]}, {label} is furthest off, {theirs:.3g} published and {ours:.3g} here."
+    furthest = ", the furthest off" if len(both) > 2 else ""
+    return f"Ratios {within}: {label} against {both[0][0]} is {theirs:.2f} published and {ours:.2f} here{furthest}."

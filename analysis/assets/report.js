@@ -1,6 +1,6 @@
 "use strict";
-// Draws the figures one after the other, so that the page can be read meanwhile; hides strategies;
-// changes the theme; sorts tables; saves figures.
+// Draws a figure when it comes near the window, and all of them for paper; hides strategies; changes the
+// theme; sorts tables; saves figures.
 (() => {
   const root = document.documentElement;
   const charts = [...document.querySelectorAll("figure.chart")];
@@ -40,27 +40,51 @@
     if (!data.some((trace) => trace.orientation === "h")) return narrow;
     const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
       tickfont: { size: 10.5 }, ticklabeloverflow: "allow" };
+    narrow.xaxis.rangemode = "tozero"; // else there would be room for names left of nothing
     return { ...narrow, yaxis, height: 110 + (layout.height - 110) * 1.8, bargap: 0.66, margin: { l: 8 } };
   };
   const visible = (traces) => traces.map((trace) =>
     hidden.has(trace.legendgroup) ? { ...trace, visible: false } : trace);
 
   function draw(chart) {
+    startLibrary();
     const { data, layout: asked } = chosen(chart);
     const layout = forPhone(data, asked);
     plotOf(chart).style.height = `${layout.height}px`;
     Plotly.react(plotOf(chart), visible(data), withBase(layout), { displayModeBar: false, responsive: true });
     chart.dataset.drawn = "yes";
   }
-  const waiting = [...charts];
-  function drawNext() {
-    const chart = waiting.shift();
-    if (chart) { draw(chart); setTimeout(drawNext); }
-    else root.dataset.ready = "yes";
-  }
-  function drawRest() { while (waiting.length) draw(waiting.shift()); }
+  // The library that draws takes longest to start, so the page waits for it only when a figure is near, or when there
+  // is nothing else to do.
+  const startLibrary = () => {
+    const kept = document.getElementById("plotly");
+    if (!kept) return;
+    const script = document.createElement("script");
+    script.textContent = kept.textContent;
+    kept.replaceWith(script);
+  };
+  const isReady = () => { root.dataset.ready = "yes"; performance.mark("ready"); };
+  // A figure is drawn, or drawn again, when it comes nearer than half a window. The first answer names every
+  // figure: then all that can be seen is drawn.
+  const near = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      draw(target);
+    }
+    if (!root.dataset.ready) isReady();
+  }, { rootMargin: "50% 0px" });
+  const drawWhenNear = (some) => {
+    for (const chart of some) {
+      delete chart.dataset.drawn;
+      near.unobserve(chart); // else one that is observed already would not be told of again
+      near.observe(chart);
+    }
+  };
+  function drawRest() { for (const chart of charts) if (!chart.dataset.drawn) { near.unobserve(chart); draw(chart); } }
 
   function save(chart, format) {
+    startLibrary();
     const { data, layout } = chosen(chart);
     const title = chart.querySelector(".title").textContent;
     const paper = { paper_bgcolor: "#fff", plot_bgcolor: "#fff", title: { text: title, font: { size: 16 } } };
@@ -68,6 +92,33 @@
     whole.margin = { ...whole.margin, t: 56 };
     return Plotly.downloadImage({ data: visible(data), layout: whole }, {
       format, filename: plotOf(chart).id, width: 1000, height: layout.height + 80, scale: format === "png" ? 2 : 1 });
+  }
+
+  // The numbers behind a figure as it is, a line for each point; bands and other company are left out.
+  const plain = (text) => new DOMParser().parseFromString(String(text ?? ""), "text/html").body.textContent;
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  function tableOf(chart) {
+    const { data, layout } = chosen(chart);
+    const rows = [["what", layout.xaxis?.title?.text ?? "name", layout.yaxis?.title?.text ?? "name"]];
+    for (const trace of visible(data).filter((one) => one.visible !== false && one.hoverinfo !== "skip")) {
+      if (trace.z) {
+        if (rows[0].length < 4) rows[0].push("bytes");
+        trace.z.forEach((line, at) => line.forEach((value, to) => rows.push(["", trace.x[to], trace.y[at], value ?? 0])));
+      } else {
+        trace.y.forEach((y, at) => {
+          const x = trace.x ? trace.x[at] : trace.x0 + at * trace.dx;
+          rows.push([Array.isArray(trace.text) ? trace.text[at] : trace.name, x, y]);
+        });
+      }
+    }
+    return rows.map((row) => row.map((one) => quoted(plain(one))).join(",")).join("\n") + "\n";
+  }
+  function saveTable(chart) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([tableOf(chart)], { type: "text/csv" }));
+    link.download = `${plotOf(chart).id}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
   function toggle(chip) {
@@ -78,7 +129,7 @@
     for (const row of document.querySelectorAll("tr[data-strategy]")) {
       row.hidden = hidden.has(row.dataset.strategy);
     }
-    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
+    drawWhenNear(charts);
   }
 
   function sortBy(head) {
@@ -90,7 +141,7 @@
       const cell = row.children[place];
       return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent;
     };
-    const rows = [...table.querySelectorAll("tr")].slice(1);
+    const rows = [...table.querySelectorAll("tbody tr")];
     rows.sort((a, b) => {
       const [x, y] = up ? [value(a), value(b)] : [value(b), value(a)];
       return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
@@ -101,7 +152,8 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest("button, .sortable th");
     if (!target) return;
-    if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
+    if (target.dataset.save === "csv") saveTable(target.closest("figure"));
+    else if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
     else if (target.classList.contains("chip")) toggle(target);
     else if (target.id === "theme") {
       const dark = getComputedStyle(root).colorScheme.includes("dark");
@@ -111,16 +163,19 @@
   document.addEventListener("change", (event) => {
     if (event.target.matches("figure.chart select")) draw(event.target.closest("figure"));
   });
-  NARROW.addEventListener("change", () => {
-    for (const chart of charts) if (chart.dataset.drawn) draw(chart);
-  });
+  NARROW.addEventListener("change", () => drawWhenNear(charts));
   const PAPER_PX = 680;
+  let closed = [];
   addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const one of closed) one.open = true;
     drawRest();
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: PAPER_PX });
   });
   addEventListener("afterprint", () => {
+    for (const one of closed) one.open = false;
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
   });
-  drawNext();
+  if (charts.length) drawWhenNear(charts); else isReady();
+  addEventListener("load", () => setTimeout(startLibrary, 500));
 })();

@@ -12,7 +12,6 @@ from analysis.configurations import Configuration
 from analysis.curves import Point, curve, frontier, reached, usual_target
 from analysis.figures import (
     DASHES,
-    axis,
     bars,
     bytes_axis,
     colour,
@@ -21,6 +20,7 @@ from analysis.figures import (
     legend_height,
     places,
     rounded,
+    share_axis,
 )
 from analysis.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
 from analysis.sections.report import Report
@@ -29,7 +29,8 @@ from cluster.units import bytes_text, seconds_text
 NOTE = (
     "One point per epoch, scored on a part of the test set; a diamond, the end of a run, on all of it. A band is"
     " the least and the most accurate of several seeds. Bytes are as the interfaces count them, headers too, all"
-    " nodes together. The grey line joins the configurations that no other beats: fewer bytes and more accuracy."
+    " nodes together. A grey line joins the configurations that no other beats with fewer bytes and more accuracy,"
+    " where there are several."
 )
 
 
@@ -49,9 +50,15 @@ def section(report: Report) -> Section | None:
         tables.append(costs[1])
     if not parts:
         return None
-    table = pd.concat(tables, ignore_index=True)
+    curves = report.runs.curves.merge(
+        report.runs.table[["session", "run"]], left_on="number", right_index=True
+    ).drop(columns="number")
     return Section(
-        "accuracy", "Accuracy against bytes", "\n".join(parts), NOTE, tables={"target": table}
+        "accuracy",
+        "Accuracy against bytes",
+        "\n".join(parts),
+        NOTE,
+        tables={"target": pd.concat(tables, ignore_index=True), "curves": curves},
     )
 
 
@@ -89,7 +96,9 @@ def _chart(name: str, drawn: Drawn) -> Chart:
         {
             "height": 430 + legend_height(len(drawn)),
             "xaxis": bytes_axis("sent in training, all nodes", sent),
-            "yaxis": axis("accuracy", tickformat=".0%"),
+            "yaxis": share_axis(
+                "accuracy", [point.accuracy for _, points in drawn for point in points]
+            ),
         },
     )
 
@@ -143,7 +152,7 @@ COLUMNS = [
     Column("configuration", "configuration", left=True),
     Column("sent, all nodes", "sent_bytes", bytes_text),
     Column("of the most", "share", "{:.0%}".format),
-    Column("train seconds", "seconds", seconds_text),
+    Column("training", "seconds", seconds_text),
     Column("epochs", "epochs", "{:.3g}".format),
     Column("runs that got there", "seeds", word=True),
 ]
@@ -174,7 +183,12 @@ def _costs(
     rows.sort(key=lambda row: (row["sent_bytes"] is None, row["sent_bytes"] or 0))
     heading = f"<h3>What it takes to reach an accuracy of {target:.4g}</h3>"
     if report.target is None:
-        why = "Half of the configurations get there in every run; --target asks for another."
+        there = sum(got.seeds == got.of for _, got in found)
+        why = (
+            f"{there} of {len(found)} configurations get there in every run; --target asks for another accuracy."
+            if len(found) > 1
+            else ""
+        )
     else:
         why = "" if any(got.seeds for _, got in found) else _nobody(report, configurations, target)
     body = "\n".join([heading, paragraphs(why)])

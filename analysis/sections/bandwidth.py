@@ -80,7 +80,7 @@ def _chart(rows: list[dict[str, Any]]) -> Chart:
         "height": 110 + 24 * len(rows),
         "bargap": 0.3,
         "showlegend": False,
-        "xaxis": axis("of what the busiest link could carry during an exchange", tickformat=".0%"),
+        "xaxis": axis("of what the busiest link can carry", tickformat=".0%"),
         "yaxis": names,
     }
     return Chart("link-use", "How much of the busiest link an exchange uses", traces, layout)

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.configurations import Configuration, mean
-from analysis.correlation import Coefficient, correlate
-from analysis.figures import axis, bytes_axis, colour, rounded
+from analysis.correlation import FEWEST, Coefficient, correlate
+from analysis.figures import bytes_axis, colour, rounded, share_axis
 from analysis.page import Chart, Column, Section, Traces, chart_html, table_html
 from analysis.sections.report import Report
 
@@ -39,7 +39,7 @@ def section(report: Report) -> Section | None:
         if len(report.tasks) > 1:
             parts.append(f"<h3>{escape(task)}</h3>")
         rows = _rows(task, points)
-        parts += [chart_html(_chart(place, points)), table_html(rows, COLUMNS)]
+        parts += [chart_html(_chart(place, points)), table_html(_together(rows), COLUMNS)]
         tables += rows
     if not parts:
         return None
@@ -75,6 +75,23 @@ def _rows(task: str, points: Points) -> list[dict[str, Any]]:
     return rows
 
 
+def _together(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Strategies with too few configurations share a line."""
+    few = [row for row in rows[1:] if row["n"] < FEWEST]
+    if len(few) < 2:
+        return rows
+    names, most = (
+        ", ".join(row["among"].removesuffix(" only") for row in few),
+        max(row["n"] for row in few),
+    )
+    each = "1 configuration" if most == 1 else f"at most {most} configurations"
+    text = (
+        f"{each[0].upper()}{each[1:]} each: too few to say anything (at least {FEWEST} are needed)."
+    )
+    line = {"among": f"each by itself: {names}", "n": most, "sentence": text}
+    return [*(row for row in rows if row not in few), line]
+
+
 def _text(one: Coefficient | None) -> str | None:
     return None if one is None else f"{one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
 
@@ -98,7 +115,7 @@ def _chart(place: int, points: Points) -> Chart:
     layout = {
         "height": 400,
         "xaxis": bytes_axis("sent in training, all nodes", [sent for _, sent, _ in points]),
-        "yaxis": axis("accuracy at the end", tickformat=".0%"),
+        "yaxis": share_axis("accuracy at the end", [accuracy for *_, accuracy in points]),
     }
     name = "traffic-and-accuracy" + (f"-{place + 1}" if place else "")
     return Chart(name, "Traffic and accuracy of each configuration", traces, layout)

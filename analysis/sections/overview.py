@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.answers import answers
-from analysis.labels import differing, label
-from analysis.page import Column, Section, bullets, table_html
+from analysis.labels import differing, in_common, label, several_sizes
+from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.records import HEADER_BYTES
 from cluster.units import bytes_text, seconds_text
@@ -22,7 +22,7 @@ COLUMNS = [
     Column("sent per worker and step", "sent_per_step_bytes", four_digits),
     Column("predicted", "predicted_per_step_bytes", four_digits),
     Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
-    Column("sent in all", "train_sent_bytes", bytes_text),
+    Column("sent in training, all nodes", "train_sent_bytes", bytes_text),
     Column("bytes for a point of accuracy", "bytes_per_point", bytes_text),
     Column("time per step", "step_median_s", seconds_text),
     Column("training", "train_s", seconds_text),
@@ -31,7 +31,7 @@ COLUMNS = [
 NOTE = (
     f"Sent per step is the payload of the training phase: the bytes an interface counted less {HEADER_BYTES}"
     " for every packet's headers, mean over workers. Predicted is what theory says the strategy must send. Sent"
-    " in all is what all interfaces counted in training, and a point of accuracy is one percent of the test set."
+    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of the test set."
     " Time per step is the median. Counters: how far the kernel's and Docker's, where read, are from the"
     " worker's own. Accuracy is of the average of all workers' models, on the whole test set."
 )
@@ -47,11 +47,14 @@ def problem(run: pd.Series[Any]) -> str:
 def section(report: Report) -> Section:
     table = report.runs.table
     labels = labels_of(table)
-    several_models = table["model"].nunique() > 1
+    several_models, several_engines, several_sessions = (
+        table[name].nunique() > 1 for name in ("model", "engine", "session")
+    )
     rows = []
     for number, run in table.iterrows():
-        place = f"{run['session']}/{run['run']}"
-        where = place if pd.isna(run["engine"]) else f"{run['engine']} {place}"
+        where = f"{run['session']}/{run['run']}" if several_sessions else str(run["run"])
+        if several_engines and not pd.isna(run["engine"]):
+            where = f"{run['engine']} {where}"
         if several_models and not pd.isna(run["model"]):
             where = f"{run['model']}, {where}"
         rows.append(
@@ -63,16 +66,38 @@ def section(report: Report) -> Section:
                 "bytes_per_point": cost_of_a_point(run),
             }
         )
-    body = bullets(answers(report), "answers") + table_html(rows, COLUMNS, folds=True)
+    body = (
+        paragraphs(_what(report))
+        + bullets(answers(report), "answers")
+        + table_html(rows, COLUMNS, folds=True)
+    )
     return Section("overview", "Overview", body, NOTE)
+
+
+def _what(report: Report) -> str:
+    """How many runs of what, and what is the same in all of them."""
+    runs, kinds = len(report.runs.table), len(report.configurations)
+    text = f"{runs} run{'' if runs == 1 else 's'}"
+    if 1 < kinds < runs:
+        text += f" of {kinds} configurations"
+    lost = runs - len(report.runs.completed)
+    text += f", {lost} of them not complete" if lost else ""
+    common = in_common(report.runs.completed)
+    return (
+        f"{text}{', all with' if common and runs > 1 else ':' if common else ''} {common}".rstrip()
+        + "."
+    )
 
 
 def labels_of(table: pd.DataFrame) -> dict[Any, str]:
     """By number: what tells a run from the others of the same model, and its seed where they have several."""
     found: dict[Any, str] = {}
+    sizes = several_sizes(table)
     for _, members in table.groupby("model", sort=False, dropna=False):
         knobs = differing(members)
-        found |= {number: label(run, knobs) for number, run in members.iterrows()}
+        found |= {
+            number: label(run, knobs, with_workers=sizes) for number, run in members.iterrows()
+        }
     return found
 
 

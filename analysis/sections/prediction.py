@@ -31,6 +31,7 @@ from analysis.page import (
 from analysis.sections.report import Report
 from cluster.units import bytes_text, seconds_text
 
+LEARNED = "Whether they learn as much, accuracy against bytes shows."
 RATES_MBIT = (100, 1_000, 10_000)
 MOST = 1024
 WORKERS = 8
@@ -67,7 +68,8 @@ def section(report: Report) -> Section | None:
     sizes = _sizes(report.runs)
     if not sizes:
         return None
-    choices, rows, said = {}, [], []
+    choices, rows = {}, []
+    said: list[str | tuple[str, str] | None] = []
     overtakings: list[dict[str, Any]] = []
     for name, size in sizes.items():
         for rate in RATES_MBIT:
@@ -76,7 +78,8 @@ def section(report: Report) -> Section | None:
             choices[where] = _chart(model, asked)
             rows += _rows(model, where, asked)
         overtakings += _overtakings(model, name, size)
-        said += [advice(model, name, size, RATES_MBIT[0], WORKERS), by_link(model, size, WORKERS)]
+        said.append(advice(model, name, size, RATES_MBIT[0], WORKERS, LEARNED))
+        said.append(by_link(model, size, WORKERS))
     observations = fitted.observe_all(
         report.runs.folders[number] for number in report.runs.completed.index
     )

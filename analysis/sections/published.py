@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -10,8 +11,18 @@ from typing import Any
 import pandas as pd
 
 from analysis.bandwidth import bandwidth
+from analysis.labels import in_common
 from analysis.page import Column, Section, bullets, paragraphs, table_html
-from analysis.published_tables import Beside, agrees, beside, fits, papers, verdict
+from analysis.published_tables import (
+    NO_PRESET,
+    Beside,
+    Preset,
+    agrees,
+    beside,
+    fits,
+    papers,
+    verdict,
+)
 from analysis.sections.report import Report
 from cluster.run_folder import RunFolder
 from cluster.units import bytes_text
@@ -28,6 +39,17 @@ ACTIVITY = (
     " half of the run's seconds, times two: it measures how long the cluster ran at least as much as what it sent. Beside it"
     " stand the bytes that were really sent, and how often the sum counted each of them."
 )
+
+QUICK = (
+    "Ours are of the preset's quick variant, which trains on less than the paper did: accuracies are lower for that"
+    " alone. Without --quick it is the whole."
+)
+KINDS = ("published", "ours")
+TRUE_BYTES = [
+    Column("really sent, ours", "true_bytes", bytes_text),
+    Column("of it in training", "train_bytes", bytes_text),
+    Column("times each byte is counted", "times", "{:.1f}".format),
+]
 
 
 def section(report: Report) -> Section | None:
@@ -80,9 +102,9 @@ def _busbw(run: pd.Series[Any]) -> float | None:
     return found.busbw / 1e9
 
 
-def _presets(report: Report) -> dict[str, str]:
+def _presets(report: Report) -> dict[str, Preset]:
     """Session -> the preset its command named."""
-    found: dict[str, str] = {}
+    found: dict[str, Preset] = {}
     for number, run in report.runs.completed.iterrows():
         if run["session"] not in found:
             preset = _preset(report.runs.folders[int(str(number))])
@@ -91,44 +113,90 @@ def _presets(report: Report) -> dict[str, str]:
     return found
 
 
-def _preset(folder: RunFolder) -> str | None:
+def _preset(folder: RunFolder) -> Preset | None:
     try:
         words = [str(word) for word in json.loads(folder.environment.read_text())["command"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     for word, after in pairwise([*words, ""]):
         if word == "--preset" or word.startswith("--preset="):
-            return word.partition("=")[2] or after
+            return Preset(word.partition("=")[2] or after, "--quick" in words)
     return None
 
 
 def _table(one: Beside, runs: pd.DataFrame) -> str:
-    columns = [Column("row", "label", left=True)]
-    rows: list[dict[str, Any]] = [{"label": label} for label in one.columns[0].labels]
-    for place, column in enumerate(one.columns):
-        digits = f"{{:.{column.digits}f}}".format
-        small = f"{{:.{column.digits + 3}f}}".format
-        unit = f", {column.unit}" if column.unit else ""
-        for kind, values in (("published", column.published), ("ours", column.ours)):
-            key = f"{kind}_{place}"
-            text = small if kind == "ours" and one.activity and place == 0 else digits
-            columns.append(Column(f"{column.heading}{unit}: {kind}", key, text))
-            for row, value in zip(rows, values, strict=True):
-                row[key] = value
-    extra = _true_bytes(one, runs, rows) if one.activity else []
-    said = [verdict(column) for column in one.columns]
+    said = [verdict(column) for column in one.columns if not column.of_first]
     differs = not all(agrees(column) for column in one.columns if len(column.both) > 1)
+    rows = _rows(one, runs)
+    mine = runs.loc[[number for numbers in one.numbers for number in numbers]]
+    about = f"Ours: session {one.session}, {in_common(mine)}; ./measure.sh --preset {one.preset} makes them all."
     return "\n".join(
         [
             f"<h3>{escape(one.paper)}</h3>",
-            f'<p class="note">{escape(one.authors)}. {escape(one.title)}. Ours: session'
-            f" {escape(one.session)}; ./measure.sh --preset {escape(one.preset)} makes them all.</p>",
-            table_html(rows, [*columns, *extra]),
+            f'<p class="note">{escape(one.authors)}. {escape(one.title)}. {escape(about)}</p>',
+            paragraphs(QUICK if one.is_quick else ""),
+            _across(one) if one.across else _down(one, rows),
             bullets(said),
-            paragraphs(f"Why they differ: {one.why}" if differs else ""),
+            paragraphs(f"{'Why they differ' if differs else 'To keep in mind'}: {one.why}"),
             paragraphs(ACTIVITY, _claim(rows)) if one.activity else "",
         ]
     )
+
+
+def _text(one: Beside, place: int, kind: str) -> Callable[[float], str]:
+    """Ours of a sum of counters is so much smaller that it needs another unit."""
+    if kind == "ours" and one.activity and place == 0:
+        return lambda value: bytes_text(1e12 * value)
+    digits = one.columns[place].digits
+    if kind == "published":  # all digits that were published
+        return lambda value: max(f"{value:.{digits}f}", str(value), key=len)
+    return f"{{:.{digits}f}}".format
+
+
+def _heading(one: Beside, place: int, kind: str) -> str:
+    column = one.columns[place]
+    own_unit = one.activity and place == 0 and kind == "ours"
+    unit = f", {column.unit}" if column.unit and not own_unit else ""
+    return f"{column.heading}{unit}: {kind}"
+
+
+def _down(one: Beside, rows: list[dict[str, Any]]) -> str:
+    columns = [Column(head, f"head_{place}", word=True) for place, head in enumerate(one.heads)]
+    for place in range(len(one.columns)):
+        for kind in KINDS:
+            columns.append(
+                Column(_heading(one, place, kind), f"{kind}_{place}", _text(one, place, kind))
+            )
+    return table_html(rows, [*columns, *(TRUE_BYTES if one.activity else [])])
+
+
+def _across(one: Beside) -> str:
+    """The paper's rows side by side, what was published above ours."""
+    labels = one.columns[0].labels
+    columns = [Column("", "what", left=True)]
+    columns += [Column(label, f"of_{place}") for place, label in enumerate(labels)]
+    rows: list[dict[str, Any]] = []
+    for place, column in enumerate(one.columns):
+        for kind, values in zip(KINDS, (column.published, column.ours), strict=True):
+            text = _text(one, place, kind)
+            row = {"what": _heading(one, place, kind)}
+            for at, value in enumerate(values):
+                row[f"of_{at}"] = "-" if value is None else text(value)
+            rows.append(row)
+    return table_html(rows, columns)
+
+
+def _rows(one: Beside, runs: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for at, (label, cells) in enumerate(zip(one.columns[0].labels, one.cells, strict=True)):
+        row: dict[str, Any] = {"label": label}
+        row |= {f"head_{place}": text for place, text in enumerate(cells)}
+        for place, column in enumerate(one.columns):
+            row |= {f"published_{place}": column.published[at], f"ours_{place}": column.ours[at]}
+        rows.append(row)
+    if one.activity:
+        _add_true_bytes(one, runs, rows)
+    return rows
 
 
 def _claim(rows: list[dict[str, Any]]) -> str:
@@ -151,7 +219,7 @@ def _claim(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]]) -> list[Column]:
+def _add_true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]]) -> None:
     for row, numbers in zip(rows, one.numbers, strict=True):
         if numbers:
             mine = runs.loc[list(numbers)]
@@ -160,14 +228,9 @@ def _true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]]) -> 
             row["train_bytes"] = float(mine["train_sent_bytes"].astype(float).mean())
             activity = mine["network_activity_sum"].dropna().astype(float)
             row["times"] = float(activity.mean()) / total if total and not activity.empty else None
-    return [
-        Column("really sent, ours", "true_bytes", bytes_text),
-        Column("of it in training", "train_bytes", bytes_text),
-        Column("times each byte is counted", "times", "{:.1f}".format),
-    ]
 
 
-def _forms(runs: pd.DataFrame, presets: dict[str, str]) -> list[str]:
+def _forms(runs: pd.DataFrame, presets: dict[str, Preset]) -> list[str]:
     """Tables of lab sheets, which are published empty: filled in."""
     parts = []
     for paper in papers():
@@ -176,7 +239,10 @@ def _forms(runs: pd.DataFrame, presets: dict[str, str]) -> list[str]:
         mine = runs[
             [
                 fits(run, paper["match"])
-                and (fits(run, paper["given"]) or presets.get(run["session"]) == paper["preset"])
+                and (
+                    fits(run, paper["given"])
+                    or presets.get(run["session"], NO_PRESET).name == paper["preset"]
+                )
                 for _, run in runs.iterrows()
             ]
         ]

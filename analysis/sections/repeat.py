@@ -20,7 +20,7 @@ ENVIRONMENT = [
     Column("session", "session", left=True),
     Column("runs", "runs"),
     Column("engine", "engine", word=True),
-    Column("machine", "machine", left=True),
+    Column("machine", "machine", word=True),
     Column("cores", "cores"),
     Column("memory", "memory", bytes_text),
     Column("kernel", "kernel", word=True),
@@ -54,7 +54,8 @@ def _environment(found: dict[str, Any]) -> dict[str, Any]:
     return {
         "session_note": shlex.join(map(str, asked)) if isinstance(asked, list) else None,
         "engine": engine.get("name") if isinstance(engine, dict) else engine,
-        "machine": f"{found.get('cpu')}, {found.get('system')}",
+        "machine": found.get("cpu"),
+        "system": found.get("system"),
         "cores": found.get("cores"),
         "memory": found.get("memory_bytes"),
         "kernel": found.get("kernel"),
@@ -86,7 +87,7 @@ def commands(report: Report) -> Section | None:
         f'<td class="left"><code>{escape(text)}</code></td></tr>'
         for label, text, strategy in rows
     )
-    table = f'<div class="scroll"><table>\n<tr><th class="left">run</th><th class="left">type</th></tr>\n{lines}\n</table></div>'
+    table = f'<div class="scroll"><table>\n<thead><tr><th class="left">run</th><th class="left">type</th></tr></thead>\n<tbody>{lines}</tbody>\n</table></div>'
     frame = pd.DataFrame([(label, text) for label, text, _ in rows], columns=["run", "command"])
     return Section(
         "repeat",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.configurations import Configuration, find_configurations, named
+from analysis.labels import several_sizes
 from analysis.load import Runs
 
 
@@ -26,4 +27,5 @@ class Report:
         for one in self.configurations:
             if self.runs.table.loc[list(one.numbers), "accuracy"].notna().any():
                 found.setdefault(one.task, []).append(one)
-        return {task: named(members) for task, members in found.items()}
+        sizes = several_sizes(self.runs.table)
+        return {task: named(members, with_workers=sizes) for task, members in found.items()}

@@ -45,7 +45,7 @@ def section(report: Report) -> Section | None:
             _chart(
                 "speed-up",
                 "Strong scaling: speed-up of an epoch",
-                "speed-up",
+                "speed-up over the fewest workers",
                 found,
                 lambda s: s.speed_up,
             )
@@ -73,16 +73,17 @@ def _chart(
     name: str, title: str, what: str, found: Sequence[Series], value: Callable[[Size], float | None]
 ) -> Chart:
     most = max(size.workers for one in found for size in one.sizes)
-    ideal = [1, most] if name == "speed-up" else [1, 1]
+    fewest = sorted({one.sizes[0].workers for one in found})  # 1 is what they had
     traces: Traces = [
         {
-            "x": [1, most],
-            "y": ideal,
+            "x": [least, most],
+            "y": [1, most / least if name == "speed-up" else 1],
             "mode": "lines",
-            "name": "ideal",
+            "name": "ideal" if len(fewest) == 1 else f"ideal from {least}",
             "line": {"color": "rgba(125,132,140,.6)", "dash": "dot"},
             "hoverinfo": "skip",
         }
+        for least in fewest
     ]
     seen: dict[str, int] = {}
     for one in found:

@@ -24,8 +24,9 @@ COLUMNS = [
 NOTE = (
     "Medians over all workers' steps but the first, means of seeds. Exposed communication is what a step waits for:"
     " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
-    " two apart, so its whole step is one bar. A tick marks the bound: the busiest link's bytes, headers included,"
-    " over its rate. On an emulated cluster all nodes share the machine's cores."
+    " two apart, so its whole step is one bar. A tick marks the bound: computing, and the busiest link's bytes,"
+    " headers included, over its rate; small messages may beat it by what a link lets through at once."
+    " On an emulated cluster all nodes share the machine's cores."
 )
 UNKNOWN = "step, not told apart"
 PARTS = {"compute_median_s": "computing", "exposed_communication_median_s": "exposed communication"}

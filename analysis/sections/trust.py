@@ -11,10 +11,9 @@ from analysis.figures import axis, colour, rounded
 from analysis.page import Chart, Column, Section, Traces, chart_html, details, table_html
 from analysis.sections.overview import labels_of
 from analysis.sections.report import Report
+from analysis.verdict import COUNTERS_AGREE, SMALL_AGREES, THEORY_AGREES, compared, is_measured
 from cluster.units import bytes_text, four_digits
 
-COUNTERS_AGREE = 0.01
-THEORY_AGREES, SMALL_AGREES, SMALL_BYTES = 0.02, 0.03, 10**6
 LINKS_AGREE = 0.03
 
 COLUMNS = [
@@ -47,11 +46,11 @@ NOTE = (
 
 def section(report: Report) -> Section | None:
     table = report.runs.completed
-    table = table[table["counter_worker_bytes"].fillna(0) > 0]
+    table = table[[is_measured(run) for _, run in table.iterrows()]]
     if table.empty:
         return None
     labels = labels_of(report.runs.table)
-    rows = [{"label": f"{n}\u2002{labels[n]}", **_row(run)} for n, run in table.iterrows()]
+    rows = [{"label": f"{n}\u2002{labels[n]}", **compared(run)} for n, run in table.iterrows()]
     parts = [chart_html(_chart(rows)), table_html(rows, COLUMNS)]
     tables = {"trust": pd.DataFrame(rows)}
     links = report.runs.links
@@ -70,42 +69,6 @@ def section(report: Report) -> Section | None:
         parts.append(details(summary, table_html(entries, LINKS)))
         tables["links"] = pd.DataFrame(entries)
     return Section("trust", "Can the numbers be trusted?", "\n".join(parts), NOTE, tables=tables)
-
-
-def _row(run: pd.Series[Any]) -> dict[str, Any]:
-    own = float(run["counter_worker_bytes"])
-    row: dict[str, Any] = {
-        "strategy": run["strategy"],
-        "counter_worker_bytes": int(own),
-        **{
-            f"{source}_off": None
-            if pd.isna(run[f"counter_{source}_bytes"])
-            else float(run[f"counter_{source}_bytes"]) / own - 1
-            for source in ("kernel", "docker")
-        },
-        "received_over_sent": float(run["train_received_bytes"]) / float(run["train_sent_bytes"]),
-        "sent_over_predicted": run["sent_over_predicted"],
-        "repeated_share": _share(run["repeated_per_step_bytes"], run["sent_per_step_bytes"]),
-    }
-    return {"verdict": _verdict(row, run), **row}
-
-
-def _share(part: Any, whole: Any) -> float | None:
-    return None if pd.isna(part) or pd.isna(whole) or not whole else float(part) / float(whole)
-
-
-def _verdict(row: dict[str, Any], run: pd.Series[Any]) -> str:
-    wrong = []
-    off = [abs(row[name]) for name in ("kernel_off", "docker_off") if row[name] is not None]
-    if off and max(off) > COUNTERS_AGREE:
-        wrong.append("counters differ")
-    if abs(row["received_over_sent"] - 1) > COUNTERS_AGREE:
-        wrong.append("not all arrived")
-    allowed = SMALL_AGREES if int(run["model_bytes"]) < SMALL_BYTES else THEORY_AGREES
-    ratio = row["sent_over_predicted"]
-    if not pd.isna(ratio) and abs(ratio - (row["repeated_share"] or 0) * ratio - 1) > allowed:
-        wrong.append("not as theory says")
-    return ", ".join(wrong) or "agrees"
 
 
 def _chart(rows: list[dict[str, Any]]) -> Chart:

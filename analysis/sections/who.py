@@ -106,8 +106,8 @@ def _bars(nodes: pd.DataFrame) -> Chart:
     ]
     layout = {
         "height": 330,
-        "xaxis": {"type": "category"},
-        "yaxis": axis("in training", tickformat="~s", ticksuffix="B"),
+        "xaxis": axis("node", type="category", showgrid=False),
+        "yaxis": axis("bytes in training", tickformat="~s", ticksuffix="B"),
         "barmode": "group",
     }
     return Chart("", "", traces, layout)

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.network_report import main
 from tests.browser import Browser, chromium
-from tests.report.record import RUNS
+from tests.report.record import DATA, RUNS
+
+UNEVEN = DATA / "uneven"
 
 SECTIONS = {
     "overview": 0,
@@ -31,6 +34,14 @@ SECTIONS = {
 }
 """Section -> how many figures it has."""
 
+LOOK_AT_ALL = """(async () => {
+    for (const chart of document.querySelectorAll('figure.chart')) {
+        chart.scrollIntoView();
+        while (!chart.dataset.drawn) await new Promise(done => setTimeout(done, 10));
+    }
+})()"""
+"""A figure is drawn when it comes into sight."""
+
 DRAWN = """[...document.querySelectorAll('figure.chart')].map(chart => [
     chart.closest('section').querySelector('h2').id,
     chart.querySelectorAll('.plot path.js-line, .plot .point path, .plot path.point, .plot .heatmaplayer image').length])"""
@@ -48,6 +59,7 @@ def browser(page: Path) -> Iterator[Browser]:
     """One page for all tests, each of which puts back what it changed."""
     with chromium() as one:
         one.open(page)
+        one.run(LOOK_AT_ALL)
         yield one
 
 
@@ -69,6 +81,13 @@ def test_every_figure_has_a_title_axes_with_names_and_a_table(browser: Browser, 
     tables = {path.stem for path in (page.parent / "tables").glob("*.csv")}
     assert {"runs", "target", "correlation", "nodes", "steps", "scaling", "bandwidth"} <= tables
     assert {"consensus", "published", "prediction", "trust", "links", "environment"} <= tables
+
+
+def test_every_figure_has_its_numbers(browser: Browser, page: Path) -> None:
+    """Beside the tables that are written: each figure's own points, as many as it draws."""
+    count = browser.run("document.querySelectorAll('figure.chart [data-save=csv]').length")
+    assert count == sum(SECTIONS.values())
+    assert "curves" in {path.stem for path in (page.parent / "tables").glob("*.csv")}
 
 
 def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
@@ -95,9 +114,11 @@ def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser
     others = lines_of(browser, "allreduce")
     assert min(before) > 0
     browser.click(".chip[data-strategy=pairwise]")
+    browser.run(LOOK_AT_ALL)
     assert (lines_of(browser, "pairwise"), browser.run(rows)) == (0, 0)
     assert lines_of(browser, "allreduce") == others
     browser.click(".chip[data-strategy=pairwise]")
+    browser.run(LOOK_AT_ALL)
     assert (lines_of(browser, "pairwise"), browser.run(rows)) == before
 
 
@@ -144,6 +165,7 @@ def test_a_dark_desktop_gets_a_dark_page(page: Path) -> None:
     with chromium() as browser:
         browser.dark()
         browser.open(page)
+        browser.run(LOOK_AT_ALL)
         assert brightness(browser.run(COLOURS)[0]) < 60
 
 
@@ -160,13 +182,15 @@ def test_a_column_sorts_its_table(browser: Browser) -> None:
     assert found == sorted(found)
 
 
-def test_a_figure_is_saved_as_svg_and_png_with_its_title(page: Path, tmp_path: Path) -> None:
+def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
+    page: Path, tmp_path: Path
+) -> None:
     with chromium() as browser:
         browser.open(page)
         browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-        for kind in ("svg", "png"):
+        for kind in ("svg", "png", "csv"):
             browser.click(f"#accuracy ~ figure [data-save={kind}]")
-        paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png")]
+        paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png", "csv")]
         for _ in range(200):
             if all(path.exists() for path in paths):
                 break
@@ -174,6 +198,10 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title(page: Path, tmp_path: P
         assert browser.errors == []
     assert "Accuracy against bytes sent in training" in paths[0].read_text()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
+    lines = paths[2].read_text().splitlines()
+    assert lines[0] == 'what,"sent in training, all nodes",accuracy'
+    assert len(lines) > 10
+    assert {line.count(",") for line in lines if '"' not in line} <= {2}
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser) -> None:
@@ -189,6 +217,7 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
     with chromium() as browser:
         browser.dark()
         browser.open(page, 700)
+        browser.run(LOOK_AT_ALL)
         dark = {"name": "prefers-color-scheme", "value": "dark"}
         browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
         heights = "[...document.querySelectorAll('.scroll')].filter(s => s.scrollHeight > s.clientHeight + 1)"
@@ -200,8 +229,27 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
         )
 
 
-def test_it_prints_to_pdf_with_all_figures(browser: Browser) -> None:
-    document = browser.pdf()
+def test_it_can_be_used_before_a_figure_is_drawn(page: Path) -> None:
+    """The library that draws takes longest to start, so nothing waits for it but figures in sight."""
+    with chromium() as browser:
+        browser.open(page, height=300)
+        assert browser.run("document.querySelectorAll('[data-drawn]').length") == 0
+        browser.click(".chip[data-strategy=parameter-server]")
+        browser.click("#theme")
+        browser.run(LOOK_AT_ALL)
+        assert lines_of(browser, "parameter-server") == 0
+        assert lines_of(browser, "allreduce") > 0
+        assert [name for name, marks in browser.run(DRAWN) if not marks] == []
+        assert browser.errors == []
+
+
+def test_it_prints_to_pdf_with_all_figures(page: Path) -> None:
+    """Those that were never in sight too."""
+    with chromium() as browser:
+        browser.open(page)
+        document = browser.pdf()
+        assert [name for name, marks in browser.run(DRAWN) if not marks] == []
+        assert browser.errors == []
     assert document.startswith(b"%PDF-")
     assert (
         document.count(b"/Type /Page\n")
@@ -209,6 +257,20 @@ def test_it_prints_to_pdf_with_all_figures(browser: Browser) -> None:
         + document.count(b"/Type/Page")
         > 5
     )
+
+
+def test_uneven_shards_and_the_time_of_epochs_are_drawn(tmp_path: Path) -> None:
+    """Sections that the other recorded runs are too old for, or too even."""
+    assert main([str(UNEVEN), "--output", str(tmp_path)]) == 0
+    with chromium() as browser:
+        browser.open(tmp_path / "report.html")
+        browser.run(LOOK_AT_ALL)
+        drawn = dict(browser.run(DRAWN))
+        assert drawn["shards"] == 3 * 10  # workers and labels
+        assert drawn["epochs"] == 3 * 3  # epochs, and what they are made of
+        assert browser.errors == []
+    counts = pd.read_csv(tmp_path / "tables" / "labels.csv")
+    assert counts.groupby(["configuration", "rank"])["count"].sum().unique().tolist() == [320]
 
 
 def test_at_the_end_nothing_went_wrong_and_nothing_was_asked_of_the_network(

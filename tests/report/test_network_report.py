@@ -54,8 +54,11 @@ def test_runs_that_differ_in_a_knob_are_told_apart(session: Path, tmp_path: Path
     (session / "003-other" / "summary.json").write_text(json.dumps(other))
     assert main([str(session), "--output", str(tmp_path / "report")]) == 0
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "allreduce, 3 workers, lr 0.05" in page
-    assert "allreduce, 3 workers, lr 0.25" in page
+    assert "allreduce, lr 0.05" in page
+    assert "allreduce, lr 0.25" in page
+    assert (
+        "3 runs, all with mnist-cnn on mnist, 3 workers" in page
+    )  # what all have in common is said once
 
 
 def test_a_run_older_than_a_knob_is_still_read(session: Path) -> None:
@@ -98,6 +101,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "train_received_bytes": sum(node["train_received"] for node in one["bytes"]["nodes"]),
             "total_sent_bytes": one["bytes"]["total"]["sent"],
             "network_activity_sum": one["network_activity_sum"],
+            "unevenness": None,
             "control_sent_bytes": None,
             "control_bytes_per_second": None,
             **{f"counter_{name}_bytes": one["counters"][name] for name in SOURCES},

@@ -119,10 +119,10 @@ def test_what_is_outside_of_the_fit_is_said() -> None:
         None,
     )
     assert model.outside(cluster("allreduce", 4, 100, 10**6)) == ""
-    assert model.outside(cluster("allreduce", 8, 100, 10**6)) == "N outside"
+    assert model.outside(cluster("allreduce", 8, 100, 10**6)) == "workers outside"
     assert (
         model.outside(cluster("allreduce", 1024, 10_000, 10**6))
-        == "N far outside, link far outside"
+        == "workers far outside, link far outside"
     )
 
 
@@ -180,9 +180,10 @@ def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:
 
 
 def test_advice_names_the_quickest_and_why() -> None:
-    text = advice(load(), "a model", 10**6, 100, 8)
-    assert "Which strategy at 100 Mbit, 8 workers" in text
-    assert "parameter-server takes" in text
+    text = str(advice(load(), "a model", 10**6, 100, 8))
+    assert "Which strategy at 100 Mbit, and why?" in text
+    assert "(slowest: parameter-server" in text
+    assert "for 8 workers" in text
     assert "one node carries 8." in text  # MB: eight workers' models
     assert isinstance(by_link(load(), 10**6, 8), str)
 

@@ -24,7 +24,7 @@ def test_all_strategies_from_the_quickest_on_with_their_errors_and_warnings(
         "pairwise",
         "local-sgd",
     }
-    assert all("N far outside" in row for row in rows)
+    assert all("workers far outside" in row for row in rows)
     text = "\n".join(lines)
     assert "runs it was not fitted to: step" in text
     assert "take such a number for an order of magnitude" in text

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.published_tables import Compared, agrees, beside, papers, verdict
+from analysis.published_tables import Compared, Preset, agrees, beside, papers, verdict
 
 COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
 
@@ -35,16 +35,16 @@ def published(preset: str, place: int = 0) -> dict[str, Any]:
 
 def test_the_numbers_are_the_published_ones() -> None:
     assert [row["values"] for row in published("vgg-parts")["rows"]] == [
-        [1.881],
-        [1.328],
-        [1.051],
-        [0.821],
+        [1.881, 100.0],
+        [1.328, 70.6],
+        [1.051, 55.9],
+        [0.821, 43.6],
     ]
     assert [row["values"] for row in published("vgg-parts", 1)["rows"]] == [
-        [1.902],
-        [1.060],
-        [0.932],
-        [0.821],
+        [1.902, 100.0],
+        [1.060, 55.7],
+        [0.932, 49.0],
+        [0.821, 43.2],
     ]
     assert [row["values"] for row in published("collectives")["rows"]] == [
         [44.21, 98.29],
@@ -85,8 +85,32 @@ def test_other_runs_are_no_match_and_one_row_is_no_table() -> None:
 
 
 def test_a_quick_variant_of_the_preset_matches_with_fewer_epochs() -> None:
-    (one,) = beside(runs(*two_nodes(epochs=1)), {"s": "collectives-quick"})
+    (one,) = beside(runs(*two_nodes(epochs=1)), {"s": Preset("collectives", is_quick=True)})
     assert one.session == "s"
+    assert one.is_quick
+    assert not beside(runs(*two_nodes()), {})[0].is_quick
+
+
+def test_a_share_of_the_first_row_is_ours_own() -> None:
+    """Two halves: one node takes 4 s, four take 1 s."""
+    kinds = (("single", 1, 4.0), ("ddp", 4, 1.0))
+    rows = [
+        {"strategy": s, "workers": n, "step_median_s": t, "dataset": "cifar10", "model": "vgg11"}
+        for s, n, t in kinds
+    ]
+    one = beside(runs(*rows), {})[0]
+    assert one.preset == "vgg-parts"
+    assert [column.of_first for column in one.columns] == [False, True]
+    assert one.columns[1].ours == (100.0, None, None, 25.0)
+
+
+def test_every_row_has_a_cell_for_every_head() -> None:
+    for paper in papers():
+        for table in paper["tables"] if not paper.get("form") else []:
+            heads = table.get("heads", [""])
+            for row in table["rows"]:
+                assert len(row.get("cells", [row["label"]])) == len(heads)
+                assert len(row["values"]) == len(table["columns"])
 
 
 def test_the_session_with_most_rows_is_taken() -> None:
@@ -121,13 +145,13 @@ def test_values_that_are_all_alike_have_no_order() -> None:
 def test_a_swap_is_named_and_a_tie_is_none() -> None:
     one = compared([4, 2, 1], [4, 1, 2])
     assert not agrees(one)
-    assert "1 of 3 pairs are the other way round (b and c)" in verdict(one)
+    assert "1 of 3 pairs are the other way round (b against c)" in verdict(one)
     assert agrees(compared([1.0, 1.01], [1.01, 1.0]))
 
 
 def test_a_ratio_that_is_far_off_is_told_with_both_numbers() -> None:
     text = verdict(compared([4, 2], [4, 1]))
-    assert "Ratios do not agree: against a, b is furthest off, 0.5 published and 0.25 here" in text
+    assert "Ratios do not agree: b against a is 0.50 published and 0.25 here" in text
 
 
 def test_one_row_cannot_be_compared() -> None:
