@@ -63,4 +63,9 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         ctx.clock.pass_layer("backward", ctx.clock.layers - ctx.k)
-        return gradient, torch.full((), GRADIENT).expand_as(ctx.weight), None, None
+        return (
+            gradient,
+            torch.full((), GRADIENT, device=ctx.weight.device).expand_as(ctx.weight),
+            None,
+            None,
+        )
