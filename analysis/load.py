@@ -116,6 +116,19 @@ NODE_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column -> where it is in an entry of seconds.by_node."""
 
+GPU_COLUMNS: dict[str, tuple[str, str]] = {
+    "node": ("node", "str"),
+    "gpu": ("gpu", "Int64"),
+    "utilisation_mean": ("utilisation_mean", "float64"),
+    "memory_max_bytes": ("memory_max_bytes", "Int64"),
+    "nvlink_sent_bytes": ("nvlink_sent_bytes", "Int64"),
+    "nvlink_received_bytes": ("nvlink_received_bytes", "Int64"),
+    "pcie_sent_bytes": ("pcie_sent_bytes", "Int64"),
+    "pcie_received_bytes": ("pcie_received_bytes", "Int64"),
+    "pcie_estimated": ("pcie_estimated", "boolean"),
+}
+"""Column -> where it is in an entry of gpus."""
+
 NEVER_NULL = (
     *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
     *("node", "role"),
@@ -139,6 +152,8 @@ class Runs:
     """One row per run and node, a launcher's own too: what it sent and received in training."""
     links: pd.DataFrame
     """One row per run and shaped link."""
+    gpus: pd.DataFrame
+    """One row per run and GPU: what it did in training."""
     folders: dict[int, RunFolder]
     """By number."""
 
@@ -155,12 +170,19 @@ class _Read:
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-WHERE = {"curves": "curve", "nodes": "by_node", "traffic": "bytes.nodes", "links": "links"}
+WHERE = {
+    "curves": "curve",
+    "nodes": "by_node",
+    "traffic": "bytes.nodes",
+    "links": "links",
+    "gpus": "gpus",
+}
 PARTS = {
     "curves": CURVE_COLUMNS,
     "nodes": NODE_COLUMNS,
     "traffic": TRAFFIC_COLUMNS,
     "links": LINK_COLUMNS,
+    "gpus": GPU_COLUMNS,
 }
 
 
@@ -209,6 +231,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             "nodes": (summary["seconds"] or {}).get("by_node", []),
             "traffic": (summary["bytes"] or {}).get("nodes", []),
             "links": summary.get("links", []),
+            "gpus": summary.get("gpus", []),
         }
         for name, value in entries.items():
             if not isinstance(value, list):

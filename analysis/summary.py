@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from analysis import control, theory, traffic, training_course
+from analysis import control, gpu_use, theory, traffic, training_course
 from analysis.control import Control
 from analysis.step_times import by_node, of_all
 from cluster.records import Counters, Sample, Summary, total
@@ -54,6 +54,7 @@ def summarise(
         bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
         per_step={
             **_per_step(experiment, phases, talk, _finished_epochs(events), hello),
+            **({"ratio": None} if experiment.gpu and _on_one_host(of_workers) else {}),
             "repeated_mean": _repeated(experiment, events),
         },
         control=_control(talk),
@@ -69,6 +70,10 @@ def summarise(
         links=folder.read_links(),
         network_activity_sum=traffic.activity_sum(samples, 1.0),
         training=training_course.describe(experiment, of_workers),
+        gpus=gpu_use.describe(
+            list(folder.read_gpu_samples()),
+            {node_name(rank): one for rank, one in enumerate(events)},
+        ),
     )
 
 
@@ -300,6 +305,12 @@ def _of_workers(events: list[Events], samples: Sequence[Sample]) -> list[Sample]
     """Readings from when the first worker began to when the last had ended."""
     times = [e["t"] for one in events for e in one]
     return traffic.enclosing(samples, min(times), max(times))
+
+
+def _on_one_host(events: list[Events]) -> bool:
+    """GPUs of one host need not go through its interfaces, so theory says nothing of those."""
+    hellos = [_first(one, "hello") for one in events]
+    return len({str(hello.get("network")).split()[0] for hello in hellos if hello}) <= 1
 
 
 def _sharers(events: list[Events]) -> int | None:

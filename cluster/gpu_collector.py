@@ -14,6 +14,8 @@ from pathlib import Path
 
 from cluster.collector import Collector
 from cluster.engine import CounterSource
+from cluster.gpu_readings import open_nvml
+from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.gpu_session import RUNS, Plan, current_session, planned_run, read_plan
 from cluster.records import Counters, read_node_counters
 from cluster.run_folder import RunFolder
@@ -35,12 +37,10 @@ def main() -> int:
     assert plan is not None
     experiment = run.read_experiment()
     nodes = Nodes()
-    with Collector(
-        run.samples,
-        (CounterSource("kernel", 10, nodes.read),),
-        experiment.interval,
-        experiment.node_names,
-    ):
+    sources = (CounterSource("kernel", 10, nodes.read),)
+    counters = Collector(run.samples, sources, experiment.interval, experiment.node_names)
+    gpus = gpus_by_node(experiment, plan.gpu_ids, plan.first_rank)
+    with counters, GpuCollector(run.gpu_samples, open_nvml(), gpus, experiment.interval):
         outcome = watch(experiment, run, plan, nodes)
     deadline = time.monotonic() + GRACE_S
     while nodes.find() and time.monotonic() < deadline:

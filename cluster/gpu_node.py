@@ -36,7 +36,8 @@ def main(command: list[str]) -> int:
     rank = int(variables["RANK"])
     variables |= {"WORLD_SIZE": str(nodes), "GRADWIRE_RUNS": str(run.path), **devices(plan, rank)}
     print(f"node: {node_name(rank)} of {nodes}", flush=True)
-    os.execvpe(command[0], command, {**os.environ, **variables})
+    os.environ.update(variables)
+    return os.execvp(command[0], command)
 
 
 def place(name: str, nodes: int, own_address: str, look_up: Callable[[str], str]) -> dict[str, str]:
