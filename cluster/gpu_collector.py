@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cluster.collector import Collector
 from cluster.engine import CounterSource
+from cluster.gpu_machine import others
 from cluster.gpu_readings import open_nvml
 from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.gpu_session import RUNS, Plan, current_session, planned_run, read_plan
@@ -25,7 +26,9 @@ from cluster.tail import EventTail
 PATIENCE_S = 60.0
 """Until the first node is there: images are in place before anything starts."""
 GRACE_S = 5.0
-"""For nodes to say what they saw when one of them has failed, and to leave when all have ended."""
+"""For nodes to say what they saw when one of them has failed."""
+LEAVING_S = 10.0
+"""For nodes to leave by themselves: what is left then ends with this process."""
 GONE_S = 1.0
 """Without a sign: a process that becomes another program has no environment for a moment."""
 EVERY_S = 0.05
@@ -42,8 +45,8 @@ def main() -> int:
     gpus = gpus_by_node(experiment, plan.gpu_ids, plan.first_rank)
     with counters, GpuCollector(run.gpu_samples, open_nvml(), gpus, experiment.interval):
         outcome = watch(experiment, run, plan, nodes)
-    deadline = time.monotonic() + GRACE_S
-    while nodes.find() and time.monotonic() < deadline:
+    deadline = time.monotonic() + LEAVING_S
+    while others() and time.monotonic() < deadline:
         time.sleep(EVERY_S)
     print(f"collector: {outcome}; {run.samples.name} is complete")
     return 0

@@ -3,6 +3,7 @@
 PROFILE says whose node it is: where another profile was planned, it leaves at once. Its rank is RANK, or the number
 that Compose gave the container: of the names <NODES>-1, <NODES>-2, ... one leads to its own address, and -1 has rank 0.
 All nodes see all GPUs, without which NCCL could not go from one to the other directly; each computes on its own.
+OVER_NETWORK=yes lets NCCL take each for a machine of its own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def main(command: list[str]) -> int:
     if not own and nodes > 1:
         variables = place(os.environ["NODES"], nodes, gethostbyname(gethostname()), gethostbyname)
     rank = int(variables["RANK"])
+    if os.environ.get("OVER_NETWORK") == "yes":
+        variables["NCCL_HOSTID"] = f"gradwire-{rank}"
     variables |= {"WORLD_SIZE": str(nodes), "GRADWIRE_RUNS": str(run.path), **devices(plan, rank)}
     print(f"node: {node_name(rank)} of {nodes}", flush=True)
     os.environ.update(variables)

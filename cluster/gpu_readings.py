@@ -7,7 +7,6 @@ older drivers count no PCIe bytes, and neither is worth a run.
 from __future__ import annotations
 
 import ctypes
-import types
 from typing import Any
 
 from cluster.records import GpuReading
@@ -94,7 +93,7 @@ def open_nvml() -> Nvml | None:
         return None
 
 
-def _find_library() -> types.ModuleType | None:
+def _find_library() -> Any:
     try:
         ctypes.CDLL("libnvidia-ml.so.1")  # at once: no driver, no library
         import pynvml

@@ -66,10 +66,10 @@ class Cpu:
     def join_options(self) -> dict[str, Any]:
         return {}
 
-    def ready(self) -> None:
+    def ready(self) -> Mark:
         return None
 
-    def aside(self, ready: None) -> contextlib.AbstractContextManager[Any]:
+    def aside(self, ready: Mark) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
     def rejoin(self) -> None:

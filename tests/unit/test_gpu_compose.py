@@ -121,7 +121,9 @@ def test_nodes_have_what_nccl_needs(profile: str) -> None:
     assert node["ipc"] == node["pid"] == "service:collector"
     assert made["collector"]["ipc"] == "shareable"
     assert int(made["collector"]["shm_size"]) == 2**30
-    assert node["environment"]["NCCL_HOSTID"] == ("" if profile == "multi-host" else "gradwire")
+    assert node["environment"]["NCCL_HOSTID"] == (
+        "gradwire-0" if profile == "multi-host" else "gradwire"
+    )
 
 
 def test_nobody_is_privileged_has_the_hosts_network_or_the_engines_socket(profile: str) -> None:

@@ -152,6 +152,12 @@ def run_on_gpus(tmp_path: Path) -> RunFolder:
     run = RunFolder(Path(shutil.copytree(source, tmp_path / "session" / "run")))
     spec = json.loads(run.spec.read_text()) | {"gpu": 1, "engine": "docker"}
     write_json(run.spec, spec)
+    for rank in range(3):
+        events = run.read_events(rank)
+        for event in events:
+            if "counters" in event:  # next to nothing crosses eth0
+                event["counters"] = [count // 1000 for count in event["counters"]]
+        run.events(rank).write_text("".join(json.dumps(event) + "\n" for event in events))
     return run
 
 

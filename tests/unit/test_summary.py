@@ -384,6 +384,7 @@ SUMMARY = {
         "links",
         "network_activity_sum",
         "training",
+        "gpus",
     ),
 }
 
