@@ -134,6 +134,19 @@ SHARD_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Of training.shards.label_counts: how often a label comes on a worker."""
 
+GPU_COLUMNS: dict[str, tuple[str, str]] = {
+    "node": ("node", "str"),
+    "gpu": ("gpu", "Int64"),
+    "utilisation_mean": ("utilisation_mean", "float64"),
+    "memory_max_bytes": ("memory_max_bytes", "Int64"),
+    "nvlink_sent_bytes": ("nvlink_sent_bytes", "Int64"),
+    "nvlink_received_bytes": ("nvlink_received_bytes", "Int64"),
+    "pcie_sent_bytes": ("pcie_sent_bytes", "Int64"),
+    "pcie_received_bytes": ("pcie_received_bytes", "Int64"),
+    "pcie_estimated": ("pcie_estimated", "boolean"),
+}
+"""Column -> where it is in an entry of gpus."""
+
 NEVER_NULL = (
     *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
     *("node", "role"),
@@ -162,6 +175,8 @@ class Runs:
     """One row per run and epoch: where its time went; none for a run that is older than training.epochs."""
     shards: pd.DataFrame
     """One row per run, worker and label."""
+    gpus: pd.DataFrame
+    """One row per run and GPU: what it did in training."""
     folders: dict[int, RunFolder]
     """By number."""
 
@@ -185,6 +200,7 @@ WHERE = {
     "links": "links",
     "epochs": "training.epochs",
     "shards": "training.shards",
+    "gpus": "gpus",
 }
 PARTS = {
     "curves": CURVE_COLUMNS,
@@ -193,6 +209,7 @@ PARTS = {
     "links": LINK_COLUMNS,
     "epochs": EPOCH_COLUMNS,
     "shards": SHARD_COLUMNS,
+    "gpus": GPU_COLUMNS,
 }
 
 
@@ -257,6 +274,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             "traffic": (summary["bytes"] or {}).get("nodes", []),
             "links": summary.get("links", []),
             **_training(summary.get("training")),
+            "gpus": summary.get("gpus", []),
         }
         for name, value in entries.items():
             if not isinstance(value, list):

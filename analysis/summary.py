@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from analysis import control, theory, traffic, training_course
+from analysis import control, gpu_use, theory, traffic, training_course
 from analysis.control import Control
 from analysis.step_times import by_node, of_all
 from cluster.records import Counters, Sample, Summary, total
@@ -23,6 +23,9 @@ PER_STEP = (
     *("sent_mean", "sent_max", "predicted_mean", "predicted_max"),
     *("ratio", "repeated_mean", "repeated_by_busiest"),
 )
+
+ALL_CROSSED = 0.5
+"""Of what was predicted: GPUs whose interfaces carried less exchanged it another way, of which theory says nothing."""
 
 
 def summarise(
@@ -71,6 +74,10 @@ def summarise(
         links=folder.read_links(),
         network_activity_sum=traffic.activity_sum(samples, 1.0),
         training=training_course.describe(experiment, of_workers),
+        gpus=gpu_use.describe(
+            list(folder.read_gpu_samples()),
+            {node_name(rank): one for rank, one in enumerate(events)},
+        ),
     )
 
 
@@ -223,6 +230,9 @@ def _per_step(
     per_round = _predict(experiment, hello, rounds)
     measured_mean = fmean(measured[: experiment.workers])
     predicted_mean = per_round.sent_mean * rounds / steps
+    ratio = round(measured_mean / predicted_mean, 5) if predicted_mean else None
+    if experiment.gpu and ratio is not None and ratio < ALL_CROSSED:
+        ratio = None
     repeated = [traffic.repeated(one, "train") for one in events]
     of_workers = [one for one in repeated[: experiment.workers] if one is not None]
     of_busiest = repeated[measured.index(max(measured))]
@@ -231,7 +241,7 @@ def _per_step(
         "sent_max": round(max(measured), 1),
         "predicted_mean": round(predicted_mean, 1),
         "predicted_max": round(per_round.sent_max * rounds / steps, 1),
-        "ratio": round(measured_mean / predicted_mean, 5) if predicted_mean else None,
+        "ratio": ratio,
         "repeated_mean": round(fmean(of_workers) / steps, 1)
         if len(of_workers) == experiment.workers
         else None,

@@ -27,6 +27,12 @@ SPARK_WORKER = [
     *("spark-class", "org.apache.spark.deploy.worker.Worker", "spark://master:7077"),
     *("--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work"),
 ]
+MACHINE = "machine"
+"""What nodes with GPUs share as if they were one machine, as in compose/gpu.yml."""
+SHARED_MEMORY = "1gb"
+GPUS = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+"""All: NCCL goes from GPU to GPU directly only where a process sees both."""
+NCCL = {"NCCL_HOSTID": "gradwire", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
 SPARK_DRIVER = ["python", "-m", "workloads.launchers.spark_driver"]
 
 
@@ -61,6 +67,7 @@ def compose_document(
                 node_name(rank): _as_asked(make(rank, experiment, node), rank, experiment)
                 for rank in range(experiment.nodes)
             },
+            **(_machine(node) if experiment.gpu else {}),
             **(_spark_attendants(node) if with_spark else {}),
             **_link_helpers(experiment, run, image),
         },
@@ -123,6 +130,8 @@ def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[s
     if experiment.memory_per_node is not None:
         # The second is memory and swap together: no swap.
         node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
+    if experiment.gpu:
+        node = _with_gpus(node, rank, experiment)
     links = experiment.links
     if rank in links:
         command = node.get("command", WORKER)
@@ -133,6 +142,38 @@ def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[s
         }
         node["depends_on"] = node.get("depends_on", {}) | helpers
     return node
+
+
+def _with_gpus(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
+    """As in compose/gpu.yml, which says why. One GPU for each rank, or all for the only one."""
+    own = [rank] if experiment.gpu == 1 else list(range(experiment.gpu))
+    visible = {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, own)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return {
+        **node,
+        "init": False,
+        "pid": f"service:{MACHINE}",
+        "ipc": f"service:{MACHINE}",
+        "ulimits": {"memlock": -1, "stack": 64 * 2**20},
+        "tmpfs": ["/tmp:mode=1777"],
+        "deploy": {"resources": {"reservations": {"devices": [GPUS]}}},
+        "environment": {**node["environment"], **NCCL, **visible},
+    }
+
+
+def _machine(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        MACHINE: {
+            "extends": {"file": _path(NODE_FILE), "service": "node"},
+            **{name: node[name] for name in ("image", "user", "labels")},
+            "ipc": "shareable",
+            "shm_size": SHARED_MEMORY,
+            "network_mode": "none",
+            "command": ["python", "-m", "cluster.gpu_machine"],
+        }
+    }
 
 
 def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> dict[str, Any]:

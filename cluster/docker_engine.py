@@ -42,7 +42,7 @@ from cluster.engine import (
 from cluster.links import Link
 from cluster.records import Counters, read_node_counters, total
 from cluster.run_folder import RunFolder, node_name
-from cluster.spec import Experiment
+from cluster.spec import Experiment, SpecError
 
 PROJECT = Path(__file__).resolve().parent.parent
 NODE_USER = 1000
@@ -54,6 +54,8 @@ REMOVED = -1
 """Stands for the exit code of a container that somebody removed."""
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
+CDI_GPU = "nvidia.com/gpu="
+GPU_HOOK = "nvidia-container-runtime-hook"
 HOW_TO_GET_ONE = "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
 
 
@@ -82,6 +84,38 @@ def check(nodes: int = 1, cpus: float | None = None, total_memory: int | None = 
     if total_memory is not None:
         _check_memory_limits(about)
     return f"version {about['ServerVersion']}"
+
+
+def check_gpus(wanted: int) -> str:
+    """How GPUs reach containers; EngineUnavailable, with what was looked for, where they do not."""
+    about = client().info()
+    runtime = "nvidia" in about.get("Runtimes", {})
+    listed = [str(one.get("ID")) for one in about.get("DiscoveredDevices") or []]
+    by_name = [one for one in listed if one.startswith(CDI_GPU)]
+    seen = _gpus_of_this_machine()
+    hook = (
+        shutil.which(GPU_HOOK) is not None
+    )  # of an engine on this machine: enough without a runtime
+    if not runtime and not by_name and not hook:
+        here = "no nvidia-smi on this machine" if seen is None else f"nvidia-smi lists {seen} here"
+        raise EngineUnavailable(
+            "gpu: no GPU is visible to Docker: looked for a runtime 'nvidia' and for CDI devices"
+            f" '{CDI_GPU}' in 'docker info' and for {GPU_HOOK}, found none ({here}); install the NVIDIA driver and the"
+            " NVIDIA container toolkit (docs/gpu.md)"
+        )
+    if seen is not None and seen < wanted:
+        raise SpecError(
+            f"gpu: a run has {wanted} nodes, and needs a GPU for each: nvidia-smi lists {seen}"
+        )
+    return "the NVIDIA container toolkit" if runtime or hook else f"CDI: {', '.join(by_name)}"
+
+
+def _gpus_of_this_machine() -> int | None:
+    """None where nobody can say: no driver, or the engine is on another machine."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    answer = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
+    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
 
 
 def client() -> Any:

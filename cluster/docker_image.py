@@ -18,8 +18,15 @@ from cluster.engine import EngineError
 PROJECT = Path(__file__).resolve().parent.parent
 
 DOCKERFILE = PROJECT / "docker" / "Dockerfile"
-TARGETS = {"torch": "worker", "horovod": "horovod", "spark": "spark"}
-"""Launcher -> target of docker/Dockerfile."""
+TARGETS = {
+    "torch": "worker",
+    "horovod": "horovod",
+    "spark": "spark",
+    "torch on GPUs": "gpu",
+    "horovod on GPUs": "gpu-horovod",
+    "report": "report",
+}
+"""Launcher, or what else there is an image for -> target of docker/Dockerfile."""
 
 _WORKER = ("Dockerfile", "requirements-worker.txt")
 _HOROVOD = (*_WORKER, "build_horovod.sh", "requirements-horovod.txt")
@@ -27,6 +34,9 @@ MADE_WITH = {
     "worker": _WORKER,
     "horovod": _HOROVOD,
     "spark": (*_HOROVOD, "requirements-spark.txt"),
+    "gpu": _WORKER,
+    "gpu-horovod": _HOROVOD,
+    "report": ("Dockerfile", "../requirements-run.txt"),
 }
 """Target -> the files in docker/ that decide what is in it, beside our code."""
 
@@ -34,6 +44,9 @@ TAKES = {
     "worker": "a minute or two",
     "horovod": "about 6 minutes on 2 cores, most of it for compiling Horovod",
     "spark": "about 8 minutes on 2 cores, most of it for compiling Horovod",
+    "gpu": "as long as it takes to pull PyTorch's CUDA image, some gigabytes",
+    "gpu-horovod": "as long as it takes to pull PyTorch's CUDA images and to compile Horovod",
+    "report": "a minute",
 }
 
 
@@ -47,7 +60,11 @@ def name(launcher: str) -> str:
 
 def sources(launcher: str) -> list[Path]:
     """Every file that goes into a launcher's image."""
-    files = [PROJECT / "docker" / file for file in MADE_WITH[TARGETS[launcher]]]
+    files = [(PROJECT / "docker" / file).resolve() for file in MADE_WITH[TARGETS[launcher]]]
+    if launcher == "report":
+        folders = [PROJECT / name for name in ("cluster", "workloads", "analysis")]
+        found = {path for folder in folders for path in folder.rglob("*") if path.is_file()}
+        return files + sorted(path for path in found if "__pycache__" not in path.parts)
     files += [PROJECT / file for file in modules_on_nodes()]
     return files + sorted((PROJECT / "workloads").rglob("*.py"))
 

@@ -18,6 +18,7 @@ def report() -> int:
         _line("engine docker", docker_engine.check),
         _line("engine netns", netns_engine.check),
     ]
+    _line("GPUs (docker)", _gpus)
     _line("CPU limits (netns)", lambda: limits.check("cpu"))
     _line("memory limits (netns)", lambda: limits.check("memory"))
     _line("links", lambda: kernel_links.describe(netns_engine.link_modules()))
@@ -39,6 +40,11 @@ def _line(name: str, probe: Callable[[], str]) -> bool:
         print(f"  --  {name:<22} {error}")
         return False
     return True
+
+
+def _gpus() -> str:
+    docker_engine.check()
+    return docker_engine.check_gpus(0)
 
 
 def _memory() -> str:

@@ -114,7 +114,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with a + where files differ from it; None outside a checkout."""
+    """The checkout's commit, with a + where files differ from it; None outside a checkout, or without git."""
+    if shutil.which("git") is None:
+        return None
     answer = subprocess.run(
         ["git", "-C", str(PROJECT), "describe", "--always", "--dirty=+", "--abbrev=12"],
         capture_output=True,

@@ -98,6 +98,8 @@ def make_parser() -> argparse.ArgumentParser:
             extra: dict[str, Any] = {"nargs": "?", "const": "yes"} if _kind(field) is bool else {}
             if field.name in presets.REPEATED:
                 extra["action"] = "append"
+            if field.name == "gpu":
+                extra = {"nargs": "?", "const": "1"}
             groups[field.metadata["group"]].add_argument(
                 _flag(field.name), metavar=field.metadata["unit"], help=_help(field), **extra
             )

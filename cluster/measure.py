@@ -94,6 +94,8 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     experiments = [_settle(e, name, progress) for e in experiments]
 
     launcher = _largest_launcher(experiments)
+    if any(experiment.gpu for experiment in experiments):
+        launcher += " on GPUs"
     engine = open_engine(name, launcher, progress, args.spark_master)
     links = {link for experiment in experiments for link in experiment.links.values()}
     if links:
@@ -148,15 +150,16 @@ def choose_engine(
         return EXISTING, spark_engine.check(spark_master, experiments)
     cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
     memory = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
-    containers_only = [e.launcher for e in experiments if e.attendants]
+    containers_only = [f"launcher {e.launcher}" for e in experiments if e.attendants]
+    containers_only += ["gpu" for e in experiments if e.gpu]
     if asked == "netns":
         if containers_only:
-            raise SpecError(f"launcher {containers_only[0]} needs containers: use --engine docker")
+            raise SpecError(f"{containers_only[0]} needs containers: use --engine docker")
         return asked, netns_engine.check(cpus, memory)
     try:
-        return "docker", docker_engine.check(
-            max(len(e.node_names) for e in experiments), cpus, memory
-        )
+        version = docker_engine.check(max(len(e.node_names) for e in experiments), cpus, memory)
+        gpus = max(e.nodes if e.gpu == 1 else e.gpu for e in experiments)
+        return "docker", f"{version}, {docker_engine.check_gpus(gpus)}" if gpus else version
     except EngineUnavailable as missing:
         if asked == "docker" or containers_only:
             raise

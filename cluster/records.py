@@ -115,6 +115,49 @@ class Sample:
         return cls(float(t), source, node, Counters(*(int(number) for number in numbers)))
 
 
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """What the driver says of one GPU now; None is what it does not say. Bytes are cumulative, as with Counters."""
+
+    utilisation_percent: int | None = None
+    """Of the last moments (a sixth of a second to a second), the share in which anything was computed."""
+    memory_bytes: int | None = None
+    pcie_sent_bytes: int | None = None
+    pcie_received_bytes: int | None = None
+    pcie_sent_rate: int | None = None
+    """Bytes a second, over 20 ms: from drivers that do not count them."""
+    pcie_received_rate: int | None = None
+    nvlink_sent_bytes: int | None = None
+    """Payload, all links of the GPU together."""
+    nvlink_received_bytes: int | None = None
+
+
+GPU_FIELDS = tuple(f.name for f in dataclasses.fields(GpuReading))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One reading of one GPU of a node."""
+
+    t: float
+    node: str
+    gpu: int
+    reading: GpuReading
+
+    COLUMNS = ("t", "node", "gpu", *GPU_FIELDS)
+
+    def row(self) -> tuple[Any, ...]:
+        values = dataclasses.astuple(self.reading)
+        cells = ("" if value is None else value for value in values)
+        return (f"{self.t:.4f}", self.node, self.gpu, *cells)
+
+    @classmethod
+    def from_row(cls, row: list[str]) -> GpuSample:
+        t, node, gpu, *cells = row
+        reading = GpuReading(*(int(cell) if cell else None for cell in cells))
+        return cls(float(t), node, int(gpu), reading)
+
+
 def event(kind: str, **values: Any) -> dict[str, Any]:
     """One line of events/node<k>.jsonl.
 
@@ -161,6 +204,7 @@ class Summary:
     links: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     network_activity_sum: int | None = None
     training: dict[str, Any] | None = None
+    gpus: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = _finite(dataclasses.asdict(self))

@@ -4,6 +4,7 @@ runs/<session>/<run>/spec.json           written last before the start: its arri
                      compose.yml         Docker only; `docker compose -f ... up` repeats the run
                      events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
                      environment.json    summary.json    links.json where links are shaped
+                     gpu_samples.csv     where nodes have GPUs
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.records import Sample
+from cluster.records import GpuSample, Sample
 from cluster.spec import Experiment, node_name
 
 __all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
@@ -58,6 +59,10 @@ class RunFolder:
     @property
     def samples(self) -> Path:
         return self.path / "samples.csv"
+
+    @property
+    def gpu_samples(self) -> Path:
+        return self.path / "gpu_samples.csv"
 
     @property
     def model(self) -> Path:
@@ -115,13 +120,21 @@ class RunFolder:
 
     def read_samples(self) -> Iterator[Sample]:
         """All whole lines, as with events."""
-        if not self.samples.exists():
-            return
-        with self.samples.open() as file:
-            next(file, None)
-            for line in file:
-                if line.endswith("\n"):
-                    yield Sample.from_row(line.rstrip("\n").split(","))
+        return map(Sample.from_row, _whole_rows(self.samples))
+
+    def read_gpu_samples(self) -> Iterator[GpuSample]:
+        """None where nobody has a GPU."""
+        return map(GpuSample.from_row, _whole_rows(self.gpu_samples))
+
+
+def _whole_rows(path: Path) -> Iterator[list[str]]:
+    if not path.exists():
+        return
+    with path.open() as file:
+        next(file, None)
+        for line in file:
+            if line.endswith("\n"):
+                yield line.rstrip("\n").split(",")
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -19,6 +19,8 @@ from cluster.engine import (
     EngineUnavailable,
     LinksNotTrue,
 )
+from cluster.gpu_readings import open_nvml
+from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.link_report import Findings, burst_warning, verdict, with_statistics
 from cluster.memory import write_memory
 from cluster.progress import Progress
@@ -115,7 +117,13 @@ class Session:
         )
         record_links(folder, cluster.links)
         before = cluster.link_statistics()
-        with collector:
+        gpus = GpuCollector(
+            folder.gpu_samples,
+            open_nvml() if experiment.gpu else None,
+            gpus_by_node(experiment, range(max(experiment.nodes, experiment.gpu))),
+            experiment.interval,
+        )
+        with collector, gpus:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
             watch(experiment, folder, cluster, self.progress, self._warn_of_burst)
@@ -124,6 +132,8 @@ class Session:
             raise RunFailed(f"samples are incomplete: {collector.failures[folder.samples.name]}")
         for source, reason in collector.failures.items():
             self.progress.say(f"the counters of {source} were not always readable: {reason}")
+        if gpus.failure:
+            self.progress.say(f"the GPUs were not always readable: {gpus.failure}")
         return self._close(experiment, folder, "completed", None)
 
     def _warn_of_burst(self, findings: Findings, model_bytes: int) -> None:

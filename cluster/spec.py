@@ -27,6 +27,8 @@ from cluster.strategies import (
 
 SCHEMA = 1
 MAX_WORKERS = 256
+MAX_GPUS = 16
+"""Of one host, and so of one process."""
 
 ENGINES = ("docker", "netns")
 EXISTING = "existing"
@@ -208,6 +210,13 @@ class Experiment:
     test_size: int | None = _knob(
         None, "training", "test samples that score the result (default: all)", "SAMPLES"
     )
+    gpu: int = _knob(
+        0,
+        "cluster",
+        "train on GPUs, one for each node, through NCCL; with strategy single, --gpu K is one process that"
+        " splits every batch over K of them (nn.DataParallel); 0 is the CPU, through Gloo (default: 0)",
+        "K",
+    )
 
     def __post_init__(self) -> None:
         for name in _kinds():
@@ -245,6 +254,7 @@ class Experiment:
         self._check_strategy()
         self._check_nodes()
         self._check_memory()
+        self._check_gpu()
         if self.steps_per_epoch < 1:
             raise SpecError(
                 f"batch_size {self.batch_size} is larger than a worker's shard: train_size"
@@ -413,6 +423,34 @@ class Experiment:
                 f" use --total-memory {write_memory(least * self.nodes)} or more, or fewer nodes"
             )
 
+    def _check_gpu(self) -> None:
+        _between("gpu", self.gpu, 0, MAX_GPUS)
+        if not self.gpu:
+            return
+        if self.gpu > 1 and STRATEGIES[self.strategy].exchanges:
+            raise SpecError(
+                f"gpu {self.gpu} is one process with several GPUs, which is for strategy single;"
+                f" {self.strategy} has a process for each: use --gpu, and as many --workers"
+            )
+        if self.launcher == "spark":
+            raise SpecError("gpu does not apply to launcher spark: use torch or horovod")
+        for knob in ("link", "bottleneck"):
+            if getattr(self, knob) is not None:
+                raise SpecError(
+                    f"{knob} does not go with gpu: it shapes eth0, which traffic between GPUs of one host"
+                    " does not cross"
+                )
+
+    @property
+    def device(self) -> str:
+        """Where tensors are, as torch calls it. The one place that decides."""
+        return "cuda" if self.gpu else "cpu"
+
+    @property
+    def backend(self) -> str:
+        """What carries them, as torch calls it."""
+        return "nccl" if self.gpu else "gloo"
+
     @property
     def total_memory_bytes(self) -> int | None:
         return None if self.total_memory is None else parse_memory(self.total_memory)
@@ -471,7 +509,7 @@ class Experiment:
         """What a run asks of its nodes; runs that ask for the same can share them."""
         return (
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
-            *(self.launcher, self.total_memory),
+            *(self.launcher, self.total_memory, self.gpu),
         )
 
     @property
@@ -488,6 +526,8 @@ class Experiment:
             parts.append("overlap")
         if self.launcher != "torch":
             parts.append(self.launcher)
+        if self.gpu:
+            parts.append("gpu" if self.gpu == 1 else f"gpu{self.gpu}")
         if self.link is not None:
             parts.append(self.link.partition("/")[0])
         if self.bottleneck is not None:

@@ -4,6 +4,7 @@
 #   docker/build_image.sh TARGET [TAG...]
 #   docker/build_image.sh worker                       -> gradwire-worker
 #   docker/build_image.sh worker gradwire-worker:try   -> gradwire-worker:try
+#   GPU_BASE=IMAGE docker/build_image.sh gpu           -> gradwire-gpu, on another image with a CUDA build of torch
 #
 # Needs: a Docker engine with buildx (docker/install_engine.sh); PyPI. It makes the base image first if that is missing,
 # and hands in what the host's own pip uses: the CA bundle ($SSL_CERT_FILE) and local wheels ($PIP_FIND_LINKS, if a folder).
@@ -11,7 +12,7 @@
 set -euo pipefail
 
 if [[ $# == 0 || $1 == -* ]]; then
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 target=$1
@@ -23,6 +24,9 @@ project=$(cd "$(dirname "$0")/.." && pwd)
 arguments=(--file "$project/docker/Dockerfile" --target "$target" --progress plain --load)
 for tag in "${@:-gradwire-$target}"; do
     arguments+=(--tag "$tag")
+done
+for base in GPU_BASE GPU_DEVEL_BASE; do
+    [[ -z ${!base:-} ]] || arguments+=(--build-arg "$base=${!base}")
 done
 if [[ -f ${SSL_CERT_FILE:-} ]]; then
     arguments+=(--secret "id=ca,src=$SSL_CERT_FILE")

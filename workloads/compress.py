@@ -24,7 +24,7 @@ def compressed(exchange: Exchange, how: str) -> Exchange:
     def exchange_small(flat: Tensor, round: Round) -> None:
         if round.alone:
             return
-        small = kept_buffer("compress", flat.numel(), dtype)
+        small = kept_buffer("compress", flat.numel(), dtype, flat.device)
         small.copy_(flat)
         exchange(small, round)
         flat.copy_(small)

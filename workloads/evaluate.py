@@ -42,7 +42,8 @@ def score_consensus(
     norm = math.hypot(*(float(part.parameters.double().norm()) for part in flat.parts))
     mine = test_batches(data, rank=peers.rank, workers=peers.workers, test_size=size)
     correct, loss = _count(model, mine if size else ())
-    sums = torch.tensor([correct, loss, distance], dtype=torch.float64)
+    where = flat.state[0].device
+    sums = torch.tensor([correct, loss, distance], dtype=torch.float64, device=where)
     peers.add_up(sums)
     for tensor, before in zip(flat.state, own, strict=True):
         tensor.copy_(before)
@@ -73,8 +74,9 @@ def own_accuracy(model: nn.Module, data: Samples, size: int) -> float | None:
 def _count(model: nn.Module, batches: Iterable[Batch]) -> tuple[int, float]:
     """Right answers and summed loss."""
     correct, loss = 0, 0.0
+    where = next(model.parameters()).device
     model.eval()
-    for inputs, labels in batches:
+    for inputs, labels in ((one.to(where), other.to(where)) for one, other in batches):
         outputs = model(inputs)
         loss += float(functional.cross_entropy(outputs, labels, reduction="sum"))
         correct += int((outputs.argmax(1) == labels).sum())

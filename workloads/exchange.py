@@ -8,6 +8,7 @@ from dataclasses import replace
 from cluster.spec import Experiment
 from workloads.buckets import MIB, Bucket, bucket_count, cut
 from workloads.compress import wire_bytes
+from workloads.device import Mark, open_device
 from workloads.flat import FlatModel
 from workloads.meeting import Peers
 from workloads.strategies import Exchange, Round
@@ -41,6 +42,7 @@ class Exchanger:
     ) -> None:
         """`exchange_buffer` is for buffers that are averaged; None where they are none of ours."""
         self.flat, self.spec, self.peers = flat, spec, peers
+        self._device = open_device(spec.device)
         self._exchange, self._exchange_buffer = exchange, exchange_buffer
         self._buckets = make_buckets(flat, spec)
         tensors = [
@@ -71,6 +73,7 @@ class Exchanger:
             self._send_ready(round)
             for piece in self._leaving:
                 piece.result()
+            self._device.rejoin()
         else:
             for index in range(len(self._pieces)):
                 self._send(index, round)
@@ -92,7 +95,14 @@ class Exchanger:
 
     def _send_ready(self, round: Round) -> None:
         while len(self._leaving) < len(self._buckets) and not self._missing[len(self._leaving)]:
-            self._leaving.append(self._thread.submit(self._send, len(self._leaving), round))
+            ready = self._device.ready()
+            self._leaving.append(
+                self._thread.submit(self._send_aside, len(self._leaving), round, ready)
+            )
+
+    def _send_aside(self, index: int, round: Round, ready: Mark) -> None:
+        with self._device.aside(ready):
+            self._send(index, round)
 
     def _send(self, index: int, round: Round) -> None:
         piece = self._pieces[index]

@@ -23,9 +23,12 @@ WORDS = ("allocate memory", "bad_alloc", "out of memory", "create a memory")
 
 
 def limit_memory(spec: Experiment) -> None:
-    """This process may take its node's share, on top of what it has; on machines of others, what it likes."""
-    if spec.engine == EXISTING:
-        return
+    """This process may take its node's share, on top of what it has; on machines of others, what it likes.
+
+    On a GPU it is the device that runs out first, and that is an error by itself.
+    """
+    if spec.engine == EXISTING or spec.gpu:
+        return  # the driver of a GPU maps as much memory as all devices have
     usable = available_bytes() * (1 - KEPT_FREE)
     share = max(usable / workers_here(spec), min(usable, LEAST_BYTES))
     limit = round(_own_bytes() + share)
@@ -60,8 +63,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 def explain(error: BaseException, spec: Experiment) -> str:
     """One line: what was too large, for what, and the way out."""
     limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if spec.gpu:
+        limit = resource.RLIM_INFINITY
     size = f" in the {limit / 1e9:.1f} GB it may take" if limit != resource.RLIM_INFINITY else ""
     return (
-        f"ran out of memory{size}: {spec.model} with batches of {spec.batch_size:,} does not fit;"
+        f"ran out of {'the memory of its GPU' if spec.gpu else 'memory'}{size}: {spec.model} with batches of {spec.batch_size:,} does not fit;"
         " lower --batch-size or --workers"
     )

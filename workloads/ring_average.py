@@ -26,7 +26,7 @@ def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int, divisor: 
     place = members.index(rank)
     right, left = members[(place + 1) % size], members[(place - 1) % size]
     chunks = _cut(flat, size)
-    incoming = kept_buffer("ring", chunks[0].numel(), flat.dtype)
+    incoming = kept_buffer("ring", chunks[0].numel(), flat.dtype, flat.device)
 
     for hop in range(size - 1):
         outgoing, target = chunks[(place - hop) % size], chunks[(place - hop - 1) % size]
@@ -40,7 +40,7 @@ def average_in_ring(flat: Tensor, members: tuple[int, ...], rank: int, divisor: 
 
 def _average_pair(flat: Tensor, partner: int, divisor: int) -> None:
     """One message each way: a + b is the same on both sides, so both end with the same bits."""
-    theirs = kept_buffer("pair", flat.numel(), flat.dtype)
+    theirs = kept_buffer("pair", flat.numel(), flat.dtype, flat.device)
     swap(flat, partner, theirs, partner)
     flat.add_(theirs).div_(divisor)
 

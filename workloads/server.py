@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cluster.spec import Experiment
 from workloads.compress import compressed, wire_bytes
+from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.exchange import make_buckets, of_means
 from workloads.flat import FlatModel
@@ -26,7 +27,8 @@ def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) ->
     """Start from the same weights as the workers, and answer every round of theirs."""
     log.border("phase", phase="setup", epoch=None)
     torch.set_num_threads(1)
-    server = Server(spec, make_model(spec.model, spec.seed, data_folder))
+    at = open_device(spec.device).at
+    server = Server(spec, make_model(spec.model, spec.seed, data_folder).to(at))
     log.write(
         "hello",
         schema=1,

@@ -67,4 +67,9 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         ctx.clock.backward(ctx.clock.layers - ctx.k)
-        return gradient, torch.full((), GRADIENT).expand_as(ctx.weight), None, None
+        return (
+            gradient,
+            torch.full((), GRADIENT, device=ctx.weight.device).expand_as(ctx.weight),
+            None,
+            None,
+        )

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import socket
-import time
 from pathlib import Path
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional
 from cluster.run_folder import RunFolder
 from cluster.spec import Experiment
 from workloads.compress import wire_bytes
+from workloads.device import open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
 from workloads.flat import FlatModel
@@ -40,7 +40,8 @@ def train(
     """The whole run. `folder` is where the final model goes, or None to keep nothing."""
     log.border("phase", phase="setup", epoch=None)
     torch.set_num_threads(1)
-    model = make_model(spec.model, spec.seed, data_folder)
+    device = open_device(spec.device)
+    model = make_model(spec.model, spec.seed, data_folder).to(device.at)
     flat = FlatModel(model)
     optimizer = make_optimizer(spec, flat)
     data = read_samples(str(spec.dataset), data_folder, spec.train_size, weights_of(spec.model))
@@ -67,7 +68,8 @@ def train(
     peers = join(spec, rank, model_bytes)
     prepared = peers.prepare(model, flat, optimizer)
     exchanger = prepared.exchanger
-    hidden = prepared.hides_exchange
+    called = device.spread(prepared.model, spec.gpu)
+    hidden = prepared.hides_exchange or called is not prepared.model
 
     step = rounds = 0
     pending = 0  # steps since the last exchange
@@ -76,9 +78,9 @@ def train(
         batches = shard.batches(epoch)
         enter(log, "train", epoch, peers)
         for index in range(1, spec.steps_per_epoch + 1):
-            started = time.perf_counter()
-            inputs, labels = next(batches)
-            fed = time.perf_counter()
+            started = device.mark()
+            inputs, labels = (tensor.to(device.at) for tensor in next(batches))
+            fed = device.mark()
 
             step += 1
             pending += 1
@@ -87,38 +89,41 @@ def train(
                 exchanger.begin(rounds, pending)
             optimizer.lr = learning_rate(spec, step - 1)
             with _exchanging(prepared.model, due):
-                outputs = prepared.model(inputs)
+                outputs = called(inputs)
                 loss = functional.cross_entropy(outputs, labels)
                 loss.backward()
             loss = loss.detach()
-            computed = time.perf_counter()
+            computed = device.mark()
 
             if spec.average == "parameters":
                 optimizer.step()
-                computed = time.perf_counter()
+                computed = device.mark()
                 if due:
                     exchanger.complete()
-                exchanged = time.perf_counter()
+                exchanged = device.mark()
             elif due:
                 exchanger.complete()
-                exchanged = time.perf_counter()
+                exchanged = device.mark()
                 prepared.update()
             else:
                 exchanged = computed
             if due:
                 pending = 0
                 rounds += 1
-            done = time.perf_counter()
+            done = device.mark()
+            seconds = device.seconds
             log.write(
                 "step",
                 epoch=epoch,
                 step=step,
                 loss=round(float(loss), 6),
                 correct=int((outputs.argmax(1) == labels).sum()),
-                step_s=round(done - started, 6),
-                data_s=round(fed - started, 6),
-                compute_s=None if hidden else round((computed - fed) + (done - exchanged), 6),
-                exchange_s=None if hidden else round(exchanged - computed, 6),
+                step_s=round(seconds(started, done), 6),
+                data_s=round(seconds(started, fed), 6),
+                compute_s=None
+                if hidden
+                else round(seconds(fed, computed) + seconds(exchanged, done), 6),
+                exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
             )
         enter(log, "evaluate", epoch, peers)
         size = _test_size(spec, data, epoch == spec.epochs)
@@ -138,11 +143,11 @@ def train(
     take_average(flat, peers)
     # Before the group goes: as its last owner, DistributedDataParallel would wait for the group's threads
     # while it holds Python's lock, which such a thread may need to end (torch 2.13).
-    del prepared, exchanger
+    del prepared, exchanger, called
     gc.collect()
     peers.leave()
     if rank == 0 and folder is not None:
-        torch.save(model.state_dict(), folder.model)
+        torch.save(model.cpu().state_dict(), folder.model)
     log.write(
         "result",
         accuracy=score.accuracy,

@@ -5,6 +5,7 @@
     GRADWIRE_RECORD     0: print how it goes, keep nothing
                         1: write events, log and model into the run folder, as ./measure.sh has it
                         unattended: write events and model, and print how it goes; see docs/several-hosts.md
+    GRADWIRE_STAY_S     unattended: seconds to stay after the last run, for a collector that reads the counters at rest
     GRADWIRE_DATA       the folder with the data set's files (default: the cache)
 
 torch is imported once; each run gets a fresh child, so runs of a sweep share a node but no state.
@@ -80,6 +81,8 @@ def main() -> int:
             return code
     if attended:
         time.sleep(PATIENCE_S)
+    elif settings.unattended:
+        time.sleep(float(os.environ.get("GRADWIRE_STAY_S") or 0))
     return 0
 
 

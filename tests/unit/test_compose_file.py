@@ -282,3 +282,45 @@ def test_a_slow_spark_worker_starts_after_its_link_is_verified() -> None:
     assert services["node1"]["command"][:3] == ["python", "-m", "cluster.link_gate"]
     assert services["node1"]["command"][3:] == services["node0"]["command"]
     assert "link1" in services["node0"]["depends_on"]
+
+
+# --- GPUs ----------------------------------------------------------------------------------------
+
+ON_GPUS = Experiment(workers=3, gpu=1, engine="docker")
+
+
+def test_every_node_with_a_gpu_sees_all_and_computes_on_its_own() -> None:
+    for rank in range(3):
+        node = nodes(ON_GPUS)[f"node{rank}"]
+        (device,) = node["deploy"]["resources"]["reservations"]["devices"]
+        assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+        assert node["environment"]["CUDA_VISIBLE_DEVICES"] == str(rank)
+    alone = nodes(Experiment(strategy="single", workers=1, gpu=4, engine="docker"))["node0"]
+    assert alone["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+
+
+def test_nodes_with_gpus_share_what_nccl_needs_and_no_privilege() -> None:
+    made = nodes(ON_GPUS)
+    assert list(made) == ["node0", "node1", "node2", "machine"]
+    assert made["machine"]["ipc"] == "shareable"
+    assert made["machine"]["shm_size"] == "1gb"
+    for name, service in made.items():
+        assert not {"privileged", "cap_add", "ports", "devices", "volumes_from"} & set(service), (
+            name
+        )
+        assert service.get("network_mode") in (None, "none")
+        assert service["labels"] == made["node0"]["labels"]
+        if name != "machine":
+            assert service["pid"] == service["ipc"] == "service:machine"
+            assert service["ulimits"]["memlock"] == -1
+            assert service["environment"]["NCCL_HOSTID"] == "gradwire"
+
+
+def test_a_generated_node_with_a_gpu_has_what_the_one_written_by_hand_has() -> None:
+    written = yaml.safe_load((NODE_FILE.parent / "gpu.yml").read_text())
+    by_hand, made = written["x-node"], nodes(ON_GPUS)["node0"]
+    assert made["ulimits"] == by_hand["ulimits"]
+    assert made["init"] == by_hand["init"]
+    assert made["deploy"] == by_hand["deploy"]
+    own = {k: v for k, v in made["environment"].items() if k.startswith("NCCL_")}
+    assert own == {k: v for k, v in written["x-worker"].items() if k in own}

@@ -39,15 +39,17 @@ def test_the_image_is_made_with_the_files_that_its_stages_name(launcher: str) ->
     named = {
         Path(file).name
         for one in needed(target)
-        for file in re.findall(r"source=docker/([a-z_.-]+)", stage(one))
+        for file in re.findall(r"source=(?:docker/)?([a-z_-]+\.[a-z]+)", stage(one))
     }
-    assert named | {"Dockerfile"} == set(docker_image.MADE_WITH[target])
+    made_with = {Path(file).name for file in docker_image.MADE_WITH[target]}
+    assert named | {"Dockerfile"} == made_with
 
 
 @pytest.mark.parametrize("launcher", docker_image.TARGETS)
 def test_our_code_comes_last_and_runs_as_nobody_special(launcher: str) -> None:
     lines = stage(docker_image.TARGETS[launcher]).strip().splitlines()
-    assert lines[-2:] == ["COPY --from=code /app /app", "USER 1000:1000"]
+    code = "report-code" if launcher == "report" else "code"
+    assert lines[-2:] == [f"COPY --from={code} /app /app", "USER 1000:1000"]
 
 
 def test_all_that_modules_on_nodes_import_of_cluster_is_copied_too() -> None:
@@ -80,8 +82,22 @@ def test_launchers_have_images_of_their_own() -> None:
         "gradwire-worker",
         "gradwire-horovod",
         "gradwire-spark",
+        "gradwire-gpu",
+        "gradwire-gpu-horovod",
+        "gradwire-report",
     ]
-    assert len({name.partition(":")[2] for name in names}) == 3
+    assert len({name.partition(":")[0] for name in names}) == len(names)
+
+
+def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> None:
+    """Our code is the only thing that comes from a stage with another base."""
+    for target in ("gpu", "gpu-horovod"):
+        bases = needed(target) - needed("code")
+        assert bases <= {target, "gpu-node", "gpu-horovod-node", "gpu-horovod-wheel"}
+        assert not any("+cpu" in stage(one) or "TORCH" in stage(one) for one in bases)
+    assert "HOROVOD_GPU_OPERATIONS=NCCL" in stage("gpu-horovod-wheel")
+    assert STAGES["gpu-node"] == "${GPU_BASE}"
+    assert re.search(r"^ARG GPU_BASE=pytorch/pytorch:\S+-cuda\S+-runtime$", DOCKERFILE, re.M)
 
 
 @pytest.mark.parametrize(

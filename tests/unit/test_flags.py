@@ -24,6 +24,7 @@ def test_without_flags_there_is_one_run_with_every_default() -> None:
 
 TYPED: dict[str, tuple[str, Any]] = {
     "strategy": ("pairwise", "pairwise"),
+    "gpu": ("1", 1),
     "workers": ("3", 3),
     "passes": ("2", 2),
     "schedule": ("ring", "ring"),

@@ -103,6 +103,7 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
         ("plotly", "analysis."),
         ("docker", "cluster.docker_engine"),
         ("yaml", "cluster.docker_engine"),
+        ("pynvml", "cluster.gpu_readings"),
     ],
 )
 def test_a_library_is_imported_only_where_it_lives(library: str, home: str) -> None:
@@ -111,7 +112,7 @@ def test_a_library_is_imported_only_where_it_lives(library: str, home: str) -> N
 
 def test_torch_docker_and_yaml_are_imported_somewhere() -> None:
     """Else the rules above would hold because a name is misspelt."""
-    for library in ("torch", "docker", "yaml"):
+    for library in ("torch", "docker", "yaml", "pynvml"):
         assert importers(library)
 
 

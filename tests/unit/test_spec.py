@@ -244,3 +244,32 @@ def test_every_knob_has_a_group_a_help_and_a_unit() -> None:
         assert field.metadata["group"] in ("strategy", "cluster", "training")
         assert field.metadata["help"]
         assert field.metadata["unit"]
+
+
+def test_the_number_of_gpus_decides_device_and_back_end() -> None:
+    assert (Experiment().device, Experiment().backend) == ("cpu", "gloo")
+    on_gpus = Experiment(gpu=1)
+    assert (on_gpus.device, on_gpus.backend) == ("cuda", "nccl")
+    assert on_gpus.cluster != Experiment().cluster
+    assert on_gpus.label == "allreduce-n4-gpu"
+
+
+def test_a_spec_from_before_gpus_is_one_without() -> None:
+    document = Experiment().to_json()
+    del document["gpu"]
+    assert Experiment.from_json(document) == Experiment()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"gpu": 2}, "which is for strategy single"),
+        ({"gpu": -1}, "gpu must be between 0 and 16"),
+        ({"gpu": 1, "launcher": "spark"}, "does not apply to launcher spark"),
+        ({"gpu": 1, "link": "20mbit"}, "link does not go with gpu"),
+        ({"gpu": 1, "bottleneck": "1:20mbit"}, "bottleneck does not go with gpu"),
+    ],
+)
+def test_what_makes_no_sense_on_gpus_is_refused(knobs: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        Experiment(**knobs)

@@ -402,6 +402,7 @@ SUMMARY = {
         "links",
         "network_activity_sum",
         "training",
+        "gpus",
     ),
 }
 

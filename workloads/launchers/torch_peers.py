@@ -1,4 +1,4 @@
-"""The others through torch.distributed, on Gloo."""
+"""The others through torch.distributed: on Gloo, or on NCCL between GPUs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from cluster.spec import Experiment
 from workloads.compress import compressed
+from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.exchange import Exchanger
 from workloads.flat import FlatModel
 from workloads.meeting import Preparation
+from workloads.messages import group_messages
 from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
 
@@ -29,13 +31,16 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
     if spec.nodes == 1:
         return TorchPeers(spec, rank, None)
     if interface := find_interface(os.environ["MASTER_ADDR"]):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, interface)
+    group_messages(spec.backend == "nccl")
     dist.init_process_group(
-        "gloo",
+        spec.backend,
         init_method="env://",
         rank=rank,
         world_size=spec.nodes,
         timeout=datetime.timedelta(seconds=_patience_s(spec, model_bytes)),
+        **open_device(spec.device).join_options(),
     )
     group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
     return TorchPeers(spec, rank, group)
@@ -84,6 +89,7 @@ class TorchPeers:
     def barrier(self) -> None:
         if self.spec.nodes > 1:
             dist.barrier()
+            open_device(self.spec.device).settle()
 
     def add_up(self, tensor: Tensor) -> None:
         if self.workers > 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.messages import kept_buffer, receive, send
+from workloads.messages import kept_buffer, trade
 from workloads.strategies.round import Round
 
 
@@ -19,22 +19,21 @@ def exchange(flat: Tensor, round: Round) -> None:
     workers, rank = round.experiment.workers, round.rank
     if workers == 1:
         return
-    arriving = kept_buffer("reduce-broadcast", flat.numel(), flat.dtype)
+    arriving = kept_buffer("reduce-broadcast", flat.numel(), flat.dtype, flat.device)
     distance = 1
     while distance < workers and not rank & distance:
         if rank + distance < workers:
-            receive(arriving, rank + distance).wait()
+            trade([], [(arriving, rank + distance)])
             flat.add_(arriving)
         distance *= 2
     if rank == 0:
         flat.div_(round.divisor)
     else:
-        send(flat, rank - distance).wait()
-        receive(flat, rank - distance).wait()
+        trade([(flat, rank - distance)], [])
+        trade([], [(flat, rank - distance)])
     leaving = []
     while distance > 1:
         distance //= 2
         if rank + distance < workers:
-            leaving.append(send(flat, rank + distance))
-    for handle in leaving:
-        handle.wait()
+            leaving.append((flat, rank + distance))
+    trade(leaving, [])

@@ -1,0 +1,206 @@
+"""GPUs through NVML's own interface: every figure that the driver has, and an empty cell for what it has not."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import gpu_use
+from analysis.network_report import main as write_report
+from analysis.summary import summarise
+from cluster.gpu_readings import Nvml, open_nvml
+from cluster.gpu_samples import GpuCollector, gpus_by_node
+from cluster.records import GPU_FIELDS, GpuReading, GpuSample
+from cluster.run_folder import RunFolder, write_json
+from cluster.spec import Experiment
+from tests.measuring import PROJECT
+from tests.replayed_nvml import ReplayedNvml
+
+RECORDED_RUNS = PROJECT / "tests" / "data" / "runs"
+
+
+def test_a_gpu_with_nvlink_says_everything() -> None:
+    nvml = Nvml(ReplayedNvml("nvlink"))
+    first, second = nvml.read(0), nvml.read(0)
+    assert nvml.count() == 2
+    assert (first.utilisation_percent, second.utilisation_percent) == (0, 71)
+    assert first.memory_bytes == 456_130_560
+    assert first.nvlink_sent_bytes == 981_204_117 * 1024
+    assert second.pcie_received_bytes is not None
+    assert first.pcie_received_bytes is not None
+    assert second.pcie_received_bytes - first.pcie_received_bytes == 402_653_184
+    assert first.pcie_sent_rate is None  # not asked for, where bytes are counted
+
+
+def test_a_driver_without_nvlink_or_pcie_counters_leaves_them_empty() -> None:
+    nvml = Nvml(ReplayedNvml("pcie-only"))
+    nvml.read(0)
+    reading = nvml.read(0)
+    assert reading.nvlink_sent_bytes is None
+    assert reading.nvlink_received_bytes is None
+    assert reading.pcie_sent_bytes is None
+    assert (reading.pcie_sent_rate, reading.pcie_received_rate) == (52_000_000, 310_000_000)
+    assert reading.utilisation_percent == 88
+
+
+def test_a_gpu_that_is_not_there_says_nothing() -> None:
+    assert Nvml(ReplayedNvml("nvlink")).read(7) == GpuReading()
+
+
+def test_an_error_of_any_call_costs_its_figures_and_no_more() -> None:
+    library = ReplayedNvml("nvlink")
+
+    def fails(*_: Any) -> Any:
+        raise library.NVMLError(library.NVML_ERROR_NOT_SUPPORTED)
+
+    for name in ("UtilizationRates", "MemoryInfo", "FieldValues", "PcieThroughput"):
+        setattr(library, f"nvmlDeviceGet{name}", fails)
+    assert Nvml(library).read(0) == GpuReading()
+
+
+def test_without_a_driver_there_is_nobody_to_ask() -> None:
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("there is a driver here")
+    assert open_nvml() is None
+
+
+@pytest.mark.parametrize("reading", [GpuReading(), GpuReading(*range(len(GPU_FIELDS)))])
+def test_a_sample_survives_its_row(reading: GpuReading) -> None:
+    sample = GpuSample(1234.5678, "node1", 3, reading)
+    assert GpuSample.from_row([str(cell) for cell in sample.row()]) == sample
+
+
+def test_every_rank_has_its_gpu_and_one_process_may_have_them_all() -> None:
+    assert gpus_by_node(Experiment(workers=3), [0, 1, 2]) == {}
+    two = Experiment(workers=2, gpu=1)
+    assert gpus_by_node(two, [4, 6]) == {"node0": [4], "node1": [6]}
+    assert gpus_by_node(two, [5], first_rank=1) == {"node1": [5]}
+    alone = Experiment(strategy="single", workers=1, gpu=4)
+    assert gpus_by_node(alone, [0, 1, 2, 3]) == {"node0": [0, 1, 2, 3]}
+
+
+def test_readings_go_to_the_runs_folder_from_before_to_after(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    nvml = Nvml(ReplayedNvml("nvlink"))
+    with GpuCollector(run.gpu_samples, nvml, {"node0": [0], "node1": [1]}, 0.1):
+        time.sleep(0.1)
+    samples = list(run.read_gpu_samples())
+    assert {(s.node, s.gpu) for s in samples} == {("node0", 0), ("node1", 1)}
+    assert len(samples) >= 4
+    assert samples[0].reading.nvlink_sent_bytes is not None
+
+
+def test_without_nvml_or_gpus_no_file_is_made(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    with GpuCollector(run.gpu_samples, None, {"node0": [0]}, 1.0):
+        pass
+    with GpuCollector(run.gpu_samples, Nvml(ReplayedNvml("nvlink")), {}, 1.0):
+        pass
+    assert not run.gpu_samples.exists()
+    assert list(run.read_gpu_samples()) == []
+
+
+def samples_of(name: str, gpu: int = 0, every_s: float = 1.0) -> list[GpuSample]:
+    nvml = Nvml(ReplayedNvml(name))
+    count = 5 if name == "nvlink" else 4
+    return [GpuSample(100 + k * every_s, "node0", gpu, nvml.read(gpu)) for k in range(count)]
+
+
+def phases(*borders: tuple[float, str]) -> dict[str, list[dict[str, Any]]]:
+    return {"node0": [{"event": "phase", "t": t, "phase": phase} for t, phase in borders]}
+
+
+def test_bytes_are_booked_to_training_once() -> None:
+    """Counters stand at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; two epochs share the second between them."""
+    events = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
+    (use,) = gpu_use.describe(samples_of("nvlink"), events)
+    assert use["nvlink_sent_bytes"] == 1_310_720 * 9 // 4 * 1024
+    assert use["nvlink_received_bytes"] == use["nvlink_sent_bytes"]
+    assert use["utilisation_mean"] == pytest.approx((0.71 + 0.96) / 2)
+    assert use["memory_max_bytes"] == 3_985_637_376
+    assert use["pcie_estimated"] is False
+
+
+def test_rates_stand_in_for_bytes_that_nobody_counts_and_say_so() -> None:
+    (use,) = gpu_use.describe(samples_of("pcie-only"), phases((100.5, "train"), (102.5, "finish")))
+    assert use["pcie_estimated"] is True
+    assert use["pcie_sent_bytes"] == 2 * 50_000_000
+    assert use["nvlink_sent_bytes"] is None
+
+
+def test_a_counter_that_fell_has_begun_again() -> None:
+    readings = [GpuReading(nvlink_sent_bytes=n) for n in (900, 1000, 50, 80)]
+    samples = [GpuSample(float(k), "node0", 0, one) for k, one in enumerate(readings)]
+    (use,) = gpu_use.describe(samples, phases((0.0, "train"), (3.0, "finish")))
+    assert use["nvlink_sent_bytes"] == 100 + 50 + 30
+
+
+@pytest.fixture
+def run_on_gpus(tmp_path: Path) -> RunFolder:
+    """A recorded run of three workers, as it would be on GPUs: with readings of each while it trained."""
+    source = next(
+        path.parent
+        for path in sorted(RECORDED_RUNS.rglob("spec.json"))
+        if "allreduce-n3" in str(path)
+    )
+    run = RunFolder(Path(shutil.copytree(source, tmp_path / "session" / "run")))
+    spec = json.loads(run.spec.read_text()) | {"gpu": 1, "engine": "docker"}
+    write_json(run.spec, spec)
+    for rank in range(3):
+        events = run.read_events(rank)
+        for event in events:
+            if "counters" in event:  # next to nothing crosses eth0
+                event["counters"] = [count // 1000 for count in event["counters"]]
+        run.events(rank).write_text("".join(json.dumps(event) + "\n" for event in events))
+    return run
+
+
+def record(run: RunFolder, name: str) -> None:
+    times = [event["t"] for event in run.read_events(0)]
+    nvml = Nvml(ReplayedNvml(name))
+    with run.gpu_samples.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(GpuSample.COLUMNS)
+        for k in range(4):
+            t = min(times) + k * (max(times) - min(times)) / 3
+            writer.writerow(GpuSample(t, "node0", 0, nvml.read(0)).row())
+
+
+def page_of(run: RunFolder, output: Path) -> str:
+    write_json(run.summary, summarise(run, run.read_experiment(), "completed").to_json())
+    assert write_report([str(run.path), "--output", str(output)]) == 0
+    return (output / "report.html").read_text()
+
+
+def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    record(run_on_gpus, "nvlink")
+    page = page_of(run_on_gpus, tmp_path / "out")
+    assert "What GPUs of one host exchange does not cross eth0" in page
+    assert "sent over NVLink" in page
+    assert (tmp_path / "out" / "tables" / "gpus.csv").exists()
+    summary = run_on_gpus.read_summary()
+    assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**9
+    assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
+    assert "not as theory says" not in page
+
+
+def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    record(run_on_gpus, "pcie-only")
+    page = page_of(run_on_gpus, tmp_path / "out")
+    assert "sent over PCIe" in page
+    assert "estimated" in page
+    assert "sent over NVLink" not in page
+
+
+def test_a_run_without_gpus_has_no_such_section(run_on_gpus: RunFolder, tmp_path: Path) -> None:
+    assert "does not cross eth0" not in page_of(run_on_gpus, tmp_path / "out")
