@@ -116,7 +116,7 @@ def _presets(report: Report) -> dict[str, Preset]:
 def _preset(folder: RunFolder) -> Preset | None:
     try:
         words = [str(word) for word in json.loads(folder.environment.read_text())["command"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     for word, after in pairwise([*words, ""]):
         if word == "--preset" or word.startswith("--preset="):

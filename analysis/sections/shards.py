@@ -65,8 +65,9 @@ def section(report: Report) -> Section | None:
 
 
 def _counts(report: Report, one: Configuration) -> pd.DataFrame:
-    """Of its first seed."""
-    return report.runs.shards[report.runs.shards["number"] == one.numbers[0]]
+    """Of its first seed; empty where a worker has nothing."""
+    mine = report.runs.shards[report.runs.shards["number"] == one.numbers[0]]
+    return mine if (mine.groupby("rank")["count"].sum() > 0).all() else mine[:0]
 
 
 def _row(report: Report, one: Configuration) -> dict[str, Any]:
