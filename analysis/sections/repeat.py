@@ -30,6 +30,10 @@ ENVIRONMENT = [
     Column("commit", "commit", word=True),
 ]
 
+STYLE = """
+@media screen { #environment ~ .scroll td.left { min-width: 24rem } }
+"""
+
 
 def environment(report: Report) -> Section | None:
     rows: dict[str, dict[str, Any]] = {}
@@ -44,7 +48,13 @@ def environment(report: Report) -> Section | None:
         return None
     body = table_html(list(rows.values()), ENVIRONMENT)
     frame = pd.DataFrame(rows.values())
-    return Section("environment", "What it was measured with", body, tables={"environment": frame})
+    return Section(
+        "environment",
+        "What it was measured with",
+        body,
+        style=STYLE,
+        tables={"environment": frame},
+    )
 
 
 def _environment(found: dict[str, Any]) -> dict[str, Any]:
