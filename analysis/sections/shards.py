@@ -39,6 +39,7 @@ def section(report: Report) -> Section | None:
     known = [one for one in report.configurations if not _counts(report, one).empty]
     if all(pd.isna(one.row["partition"]) or one.row["partition"] == "iid" for one in known):
         return None
+    known.sort(key=lambda one: -(mean(report.runs, one, "unevenness") or 0))
     rows = [_row(report, one) for one in known]
     charts = {
         one.label: _chart(_counts(report, one))
