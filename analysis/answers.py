@@ -99,7 +99,11 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         got = reached(runs, one, target)
         if got.sent_bytes and got.seeds == got.of:
             costs.append((one, got.sent_bytes))
-    ask = f"Fewest bytes to {target:.4g} accuracy:" if len(costs) > 1 else f"Bytes to {target:.4g}:"
+    ask = (
+        f"Fewest bytes to {target:.4g} accuracy, with every seed:"
+        if len(costs) > 1
+        else f"Bytes to {target:.4g}:"
+    )
     if not costs:
         return [*said, Answer(ask, "no strategy that sends anything got there in all its runs.")]
     costs.sort(key=lambda pair: pair[1])

@@ -106,7 +106,7 @@ def observe(folder: RunFolder) -> Observation | None:
             sent_bytes=summary["per_step"]["sent_mean"] * steps / rounds,
             run=f"{summary['session']}/{summary['run']}",
         )
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError):
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import NoneType
@@ -147,6 +148,10 @@ GPU_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column -> where it is in an entry of gpus."""
 
+MAY_BE_NEGATIVE = ("error", "loss", "seed")
+LEAST = {"workers": 1, "passes": 1, "epochs": 1, "batch_size": 1}
+MOST = {"accuracy": 1, "workers": 65_536}
+KNOWN_IN_THE_END = ("model_bytes", "steps", "rounds")
 NEVER_NULL = (
     *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
     *("node", "role"),
@@ -279,13 +284,12 @@ def _read(folder: RunFolder, live: bool) -> _Read:
         for name, value in entries.items():
             if not isinstance(value, list):
                 raise ValueError(f"{WHERE[name]} is {value!r}")
-        parts = {
-            name: [_pick(one, columns) for one in entries[name]] for name, columns in PARTS.items()
-        }
+        parts = {name: _pick_all(name, entries[name]) for name in PARTS}
+        _check(row, parts)
         return _Read(row, parts)
     except FileNotFoundError:
         reason = "no summary.json: the run is still going on, or was killed"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = f"summary.json is cut off or damaged: {error}"
     return _Read({**named, "status": "damaged", "error": reason})
 
@@ -313,8 +317,39 @@ def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
             value = value[key]
         if not _fits(value, kind) and (value is not None or name in NEVER_NULL):
             raise ValueError(f"{path} is {value!r}")
+        if not _can_be(name, value):
+            raise ValueError(f"{path} is {value!r}, which cannot be")
         picked[name] = value
     return picked
+
+
+def _pick_all(name: str, entries: list[Any]) -> list[dict[str, Any]]:
+    try:
+        return [_pick(one, PARTS[name]) for one in entries]
+    except ValueError as error:
+        raise ValueError(f"in {WHERE[name]}: {error}") from None
+
+
+def _can_be(name: str, value: Any) -> bool:
+    """Whether a number is one that a run can have: finite, not below 0 where it counts or measures."""
+    if value is None or isinstance(value, bool | str):
+        return True
+    if not math.isfinite(value):
+        return name == "loss"  # of a run that diverged
+    return name in MAY_BE_NEGATIVE or LEAST.get(name, 0) <= value <= MOST.get(name, math.inf)
+
+
+def _check(row: dict[str, Any], parts: dict[str, list[dict[str, Any]]]) -> None:
+    """What a completed run has, and what no run has."""
+    for name in KNOWN_IN_THE_END:
+        if row["status"] == "completed" and row[name] is None:
+            raise ValueError(f"{COLUMNS[name][0]} is None in a completed run")
+    if row["status"] == "completed" and not row["steps"]:
+        raise ValueError("steps is 0 in a completed run")
+    for name in ("curves", "epochs"):
+        epochs = [one["epoch"] for one in parts[name]]
+        if len(set(epochs)) < len(epochs):
+            raise ValueError(f"{WHERE[name]} has an epoch twice")
 
 
 def _fits(value: Any, kind: str) -> bool:

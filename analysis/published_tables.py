@@ -206,7 +206,8 @@ def verdict(one: Compared) -> str:
     """Do the order and the ratios agree?"""
     both = one.both
     if len(both) < 2:
-        return f"{one.heading}: only one row has both values, so there is nothing to compare."
+        rows = "only one row has" if both else "no row has"
+        return f"{one.heading}: {rows} both values, so there is nothing to compare."
     return f"{one.heading}: {_order(both)} {_ratios(both)}"
 
 

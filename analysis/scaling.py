@@ -77,7 +77,7 @@ def _series(runs: Runs, members: list[Configuration]) -> Series | None:
     times = []
     for one in members:
         step, train = mean(runs, one, "step_median_s"), mean(runs, one, "train_s")
-        if step and train:
+        if step and train and not pd.isna(one.row["batch_size"]):
             epochs = 1 if pd.isna(one.row["epochs"]) else int(one.row["epochs"])
             times.append(
                 (int(one.row["workers"]), step, train / epochs, int(one.row["batch_size"]))

@@ -48,14 +48,17 @@ class PlainProgress(Progress):
 
     def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
         self._experiment = experiment
-        self._collector = collector
         self._last = time.monotonic()
         self._loss: float | None = None
+        self._began: dict[int, tuple[float, int]] = {}
+        self._rates: dict[int, float] = {}
         self.say(
             f"{folder.name}: training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
         )
 
     def event(self, rank: int, event: dict[str, Any]) -> None:
+        if event["event"] == "phase":
+            self._count(rank, event)
         if rank != 0:
             return
         if event["event"] == "step":
@@ -64,12 +67,20 @@ class PlainProgress(Progress):
             last = event["epoch"] == self._experiment.epochs
             if last or time.monotonic() - self._last >= PLAIN_EVERY_S:
                 self._last = time.monotonic()
-                rates = self._collector.sent_rates()
                 self.say(
                     f"  epoch {event['epoch']}/{self._experiment.epochs}"
                     f"  loss {_loss(self._loss)}{_accuracy(event['accuracy'])}"
-                    f"  traffic {bits_rate(sum(rates.values()))}"
+                    f"  traffic {bits_rate(sum(self._rates.values()))}"
                 )
+
+    def _count(self, rank: int, border: dict[str, Any]) -> None:
+        """What a node sent a second in the training of an epoch: at its end, evaluated, it sends nothing."""
+        t, sent = border["t"], border["counters"][0]
+        began_t, began_sent = self._began.pop(rank, (t, sent))
+        if t > began_t:
+            self._rates[rank] = (sent - began_sent) / (t - began_t)
+        if border["phase"] == "train":
+            self._began[rank] = t, sent
 
     def end(self, summary: Summary) -> None:
         if summary.status != "completed":

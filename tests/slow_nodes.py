@@ -17,7 +17,7 @@ ENDS = (100.0, 200.0)
 def summary_of(
     folder: RunFolder, experiment: Experiment, steps_s: Sequence[float]
 ) -> dict[str, Any]:
-    """A run whose nodes' steps took so long, by rank; computing 10 ms of it. All else is unknown."""
+    """A run whose nodes' steps took so long, by rank; computing 10 ms of it. Most else is unknown."""
     document = summarise(folder, experiment, "completed").to_json()
     steps = [
         [
@@ -26,5 +26,6 @@ def summary_of(
         ]
         for s in steps_s
     ]
+    document |= {"model_bytes": 1000, "steps": len(ENDS), "rounds": len(ENDS)}
     document["seconds"]["by_node"] = by_node(experiment, steps)
     return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pandas as pd
@@ -61,7 +62,10 @@ def _row(report: Report, one: Configuration) -> dict[str, Any] | None:
         one.strategy, int(row["workers"]), passes, int(row["model_bytes"]), exchange_s
     )
     bound = mean(report.runs, one, "communication_bound_s")
-    link = None if pd.isna(row["link"]) else parse_link(str(row["link"]))
+    link = None
+    if not pd.isna(row["link"]):
+        with contextlib.suppress(ValueError):  # written by another version
+            link = parse_link(str(row["link"]))
     return {
         "configuration": one.label,
         "strategy": one.strategy,

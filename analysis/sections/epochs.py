@@ -76,7 +76,9 @@ def _row(one: Configuration, epochs: pd.DataFrame) -> dict[str, Any]:
         "first_s": float(epochs.iloc[0]["seconds"]),
         "seconds": float(after["seconds"]),
         **parts,
-        "share": None if exposed is None else exposed / float(after["seconds"]),
+        "share": exposed / float(after["seconds"])
+        if exposed is not None and after["seconds"]
+        else None,
         **{
             name.replace("_s", "_step_s"): None if value is None else value / steps
             for name, value in parts.items()

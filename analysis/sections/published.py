@@ -30,7 +30,7 @@ from cluster.units import bytes_text
 NOTE = (
     "Published numbers are the papers' own (analysis/published/*.toml). Machines, links and libraries differ, so it is the"
     " order and the ratios that are compared, not the values. Orders: values within 3 % of each other have none. Ratios"
-    " agree within a factor of 1.25."
+    " agree within a factor of 1.25. Our times of a step are medians."
 )
 ACTIVITY = (
     "Network activity, as published, is no number of bytes. Once a second the counters of all containers were read, sent and"
@@ -41,8 +41,8 @@ ACTIVITY = (
 )
 
 QUICK = (
-    "Ours are of the preset's quick variant, which trains on less than the paper did: accuracies are lower for that"
-    " alone. Without --quick it is the whole."
+    "Ours are of the preset's quick variant, which trains less than the paper did: accuracies are lower and whole times"
+    " shorter than those of the preset without --quick."
 )
 KINDS = ("published", "ours")
 TRUE_BYTES = [
@@ -116,7 +116,7 @@ def _presets(report: Report) -> dict[str, Preset]:
 def _preset(folder: RunFolder) -> Preset | None:
     try:
         words = [str(word) for word in json.loads(folder.environment.read_text())["command"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     for word, after in pairwise([*words, ""]):
         if word == "--preset" or word.startswith("--preset="):

@@ -14,6 +14,7 @@ from analysis.page import Column, Section, details, table_html
 from analysis.sections.overview import labels_of
 from analysis.sections.report import Report
 from cluster.run_folder import RunFolder
+from cluster.strategies import STRATEGIES
 from cluster.units import bytes_text
 
 ENVIRONMENT = [
@@ -29,6 +30,10 @@ ENVIRONMENT = [
     Column("commit", "commit", word=True),
 ]
 
+STYLE = """
+@media screen { #environment ~ .scroll td.left { min-width: 24rem } }
+"""
+
 
 def environment(report: Report) -> Section | None:
     rows: dict[str, dict[str, Any]] = {}
@@ -43,12 +48,22 @@ def environment(report: Report) -> Section | None:
         return None
     body = table_html(list(rows.values()), ENVIRONMENT)
     frame = pd.DataFrame(rows.values())
-    return Section("environment", "What it was measured with", body, tables={"environment": frame})
+    return Section(
+        "environment",
+        "What it was measured with",
+        body,
+        style=STYLE,
+        tables={"environment": frame},
+    )
 
 
 def _environment(found: dict[str, Any]) -> dict[str, Any]:
     """Whatever a run wrote down; not all engines know everything."""
     engine = found.get("engine")
+    numbers = {
+        name: value if isinstance(value := found.get(name), int) else None
+        for name in ("cores", "memory_bytes")
+    }
     packages = found.get("packages")
     asked = found.get("command")
     return {
@@ -56,8 +71,8 @@ def _environment(found: dict[str, Any]) -> dict[str, Any]:
         "engine": engine.get("name") if isinstance(engine, dict) else engine,
         "machine": found.get("cpu"),
         "system": found.get("system"),
-        "cores": found.get("cores"),
-        "memory": found.get("memory_bytes"),
+        "cores": numbers["cores"],
+        "memory": numbers["memory_bytes"],
         "kernel": found.get("kernel"),
         "python": found.get("python"),
         "torch": packages.get("torch") if isinstance(packages, dict) else None,
@@ -68,7 +83,7 @@ def _environment(found: dict[str, Any]) -> dict[str, Any]:
 def _read(folder: RunFolder) -> dict[str, Any]:
     try:
         document = json.loads(folder.environment.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -101,6 +116,6 @@ def commands(report: Report) -> Section | None:
 def _spec(folder: RunFolder) -> dict[str, Any] | None:
     try:
         spec = json.loads(folder.spec.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return spec if isinstance(spec, dict) and "strategy" in spec else None
+    return spec if isinstance(spec, dict) and spec.get("strategy") in STRATEGIES else None

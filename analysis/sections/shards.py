@@ -39,6 +39,7 @@ def section(report: Report) -> Section | None:
     known = [one for one in report.configurations if not _counts(report, one).empty]
     if all(pd.isna(one.row["partition"]) or one.row["partition"] == "iid" for one in known):
         return None
+    known.sort(key=lambda one: -(mean(report.runs, one, "unevenness") or 0))
     rows = [_row(report, one) for one in known]
     charts = {
         one.label: _chart(_counts(report, one))
@@ -65,8 +66,9 @@ def section(report: Report) -> Section | None:
 
 
 def _counts(report: Report, one: Configuration) -> pd.DataFrame:
-    """Of its first seed."""
-    return report.runs.shards[report.runs.shards["number"] == one.numbers[0]]
+    """Of its first seed; empty where a worker has nothing."""
+    mine = report.runs.shards[report.runs.shards["number"] == one.numbers[0]]
+    return mine if (mine.groupby("rank")["count"].sum() > 0).all() else mine[:0]
 
 
 def _row(report: Report, one: Configuration) -> dict[str, Any]:

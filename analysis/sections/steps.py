@@ -22,7 +22,8 @@ COLUMNS = [
     Column("bound", "communication_bound_s", seconds_text),
 ]
 NOTE = (
-    "Medians over all workers' steps but the first, means of seeds. Exposed communication is what a step waits for:"
+    "Medians over all workers' steps but the first, means of seeds; where steps come in turns (pairwise, local steps), of"
+    " their means over a turn. Exposed communication is what a step waits for:"
     " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
     " two apart, so its whole step is one bar. A tick marks the bound: computing, and the busiest link's bytes,"
     " headers included, over its rate; small messages may beat it by what a link lets through at once."

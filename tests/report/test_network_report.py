@@ -349,3 +349,82 @@ def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
     assert "node 0 at 5mbit: step 400 ms, slow-down 4.0 x, computing 10.0 ms" in panel
     assert "Node 0 at 5mbit (the root) slows all 3 nodes alike, 4.0 x." in section
     assert len(pd.read_csv(tmp_path / "tables" / "bottlenecks.csv")) == 2 * 3 * 3
+
+
+# ------------------------------------------------------------------------- numbers that cannot be
+
+NONSENSE: list[tuple[str, Any]] = [
+    ("accuracy", float("inf")),
+    ("accuracy", float("nan")),
+    ("accuracy", 7.0),
+    ("seconds.step_median", -1.0),
+    ("seconds.step_median", float("inf")),
+    ("bytes.train.sent", -5),
+    ("counters.worker", -10),
+    ("spec.workers", 0),
+    ("spec.workers", 10**9),
+    ("spec.passes", -1),
+    ("spec.epochs", 0),
+    ("model_bytes", -4),
+    ("model_bytes", None),
+    ("steps", 0),
+    ("rounds", None),
+    ("per_step.ratio", float("inf")),
+    ("training.shards.label_counts", [[-5, 2], [3, 1], [2, 2]]),
+    ("training.epochs", [7]),
+]
+
+
+def uneven(tmp_path: Path) -> Path:
+    """A copy of a run of today, to do damage to."""
+    (session,) = (PROJECT / "tests" / "data" / "uneven").iterdir()
+    return Path(shutil.copytree(session, tmp_path / "uneven"))
+
+
+def put(run: Path, place: str, value: Any) -> None:
+    document = json.loads((run / "summary.json").read_text())
+    *path, last = place.split(".")
+    inner = document
+    for name in path:
+        inner = inner[name]
+    inner[last] = value
+    (run / "summary.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(("place", "value"), NONSENSE, ids=str)
+def test_a_number_that_cannot_be_is_damage_and_named(
+    tmp_path: Path, place: str, value: Any
+) -> None:
+    session = uneven(tmp_path)
+    put(session / "001-allreduce-n3-s1", place, value)
+    table = load_runs(find_runs(session)).table
+    assert list(table["status"]) == ["damaged", "completed"]
+    assert place.removesuffix(".label_counts") in table["error"].iloc[0]
+
+
+def test_an_epoch_that_comes_twice_is_damage(tmp_path: Path) -> None:
+    session = uneven(tmp_path)
+    run = session / "001-allreduce-n3-s1"
+    curve = json.loads((run / "summary.json").read_text())["curve"]
+    put(run, "curve", [*curve, curve[0]])
+    assert "curve has an epoch twice" in load_runs(find_runs(session)).table["error"].iloc[0]
+
+
+def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
+    """A link, a spec and an environment that no version writes; epochs of no time, shards of nothing; nested too deep."""
+    session = uneven(tmp_path)
+    first, second = (
+        session / name for name in ("001-allreduce-n3-s1", "002-pairwise-n3-p1-ring-s1")
+    )
+    put(first, "spec.link", "zz")
+    put(first, "training.shards.label_counts", [[0, 0], [0, 0], [0, 0]])
+    epochs = json.loads((second / "summary.json").read_text())["training"]["epochs"]
+    put(second, "training.epochs", [one | {"seconds": 0.0} for one in epochs])
+    (first / "spec.json").write_text('{"strategy": 5}')
+    (second / "spec.json").write_text("[" * 100_000)
+    (first / "environment.json").write_text('{"command": 5, "cores": "x", "memory_bytes": "y"}')
+    shutil.rmtree(first / "events")
+    (second / "samples.csv").write_bytes(bytes(range(256)))
+    assert main([str(session), "--output", str(tmp_path / "report")]) == 0
+    table = pd.read_csv(tmp_path / "report" / "tables" / "runs.csv")
+    assert list(table["status"]) == ["completed", "completed"]

@@ -87,6 +87,19 @@ def test_a_line_says_epoch_loss_accuracy_and_traffic(
     assert lines(capsys) == ["  epoch 6/6  loss 0.123  accuracy 96.00%  traffic 0 bit/s"]
 
 
+def test_traffic_is_that_of_training_not_of_the_evaluation_after_it(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes send 1 MB each in 2 s of training, then nothing for a minute."""
+    for phase, t, sent in (("train", 100.0, 500), ("evaluate", 102.0, 1_000_500)):
+        for rank in (0, 1):
+            counters = [sent, 0, sent, 0]
+            plain.event(rank, {"event": "phase", "phase": phase, "t": t, "counters": counters})
+    plain.event(0, epoch(6))
+    (line,) = lines(capsys)
+    assert line.endswith("traffic 8.00 Mbit/s")
+
+
 def test_other_ranks_do_not_repeat_the_line(
     plain: PlainProgress, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,4 +155,5 @@ def test_a_ratio_that_is_far_off_is_told_with_both_numbers() -> None:
 
 
 def test_one_row_cannot_be_compared() -> None:
-    assert "nothing to compare" in verdict(compared([4, 2], [4, None]))
+    assert "only one row has both values" in verdict(compared([4, 2], [4, None]))
+    assert "no row has both values" in verdict(compared([4, 2], [None, None]))

@@ -1,0 +1,107 @@
+"""The report's first sentences follow the numbers: what is common, what is told apart, what it cost, what holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.answers import answers
+from analysis.figures import share_axis
+from analysis.labels import in_common
+from analysis.load import Runs, load_runs
+from analysis.sections.report import Report
+from analysis.verdict import AGREES, compared
+from cluster.run_folder import find_runs
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Runs:
+    """An all-reduce and pairs, one seed each."""
+    return load_runs(find_runs(DATA / "uneven"))
+
+
+def seeds(runs: Runs, *accuracies: tuple[str, float]) -> Report:
+    """Runs that differ in strategy and seed alone, with these accuracies."""
+    rows = []
+    for seed, (strategy, accuracy) in enumerate(accuracies, start=1):
+        like = runs.table[runs.table["strategy"] == strategy].iloc[0]
+        rows.append(like.to_dict() | {"accuracy": accuracy, "seed": seed})
+    table = pd.DataFrame(rows).astype(runs.table.dtypes.to_dict())
+    table.index = pd.RangeIndex(1, len(rows) + 1, name="number")
+    folders = dict.fromkeys(table.index, runs.folders[1])
+    return Report.of(dataclasses.replace(runs, table=table, folders=folders))
+
+
+def said(report: Report, ask: str) -> str:
+    (found,) = [one.say for one in answers(report) if one.ask.startswith(ask)]
+    return found
+
+
+def test_what_all_runs_share_is_said_and_what_differs_is_not(uneven: Runs) -> None:
+    text = in_common(uneven.table)
+    assert text.startswith("mnist-cnn on mnist, 3 workers, free links, 3 epochs")
+    other = uneven.table.copy()
+    other.loc[1, "epochs"] = 4
+    assert "epoch" not in in_common(other)
+    assert in_common(uneven.table[:0]) == ""
+
+
+def test_seeds_that_overlap_are_not_told_apart(uneven: Runs) -> None:
+    pairs = (("allreduce", 0.90), ("allreduce", 0.94), ("pairwise", 0.91), ("pairwise", 0.91))
+    text = said(seeds(uneven, *pairs), "Most accurate")
+    assert "mean of 2 seeds, 90.00% to 94.00%" in text
+    assert "overlap with those of pairwise (ring), passes 1" in text
+
+
+def test_seeds_that_are_apart_are_not_said_to_overlap(uneven: Runs) -> None:
+    pairs = (("allreduce", 0.93), ("allreduce", 0.94), ("pairwise", 0.90), ("pairwise", 0.91))
+    assert "overlap" not in said(seeds(uneven, *pairs), "Most accurate")
+
+
+def test_one_seed_each_is_said_to_tell_little(uneven: Runs) -> None:
+    text = said(seeds(uneven, ("allreduce", 0.93), ("pairwise", 0.91)), "Most accurate")
+    assert "One seed each" in text
+
+
+@pytest.mark.parametrize(
+    ("pairwise", "cost"), [(0.93, "no"), (0.926, "no"), (0.91, "up to 2.0 points of")]
+)
+def test_what_averaging_less_cost_is_measured(uneven: Runs, pairwise: float, cost: str) -> None:
+    report = seeds(uneven, ("allreduce", 0.93), ("pairwise", pairwise))
+    assert f"Here that cost {cost} accuracy" in said(report, "Which strategy at 100 Mbit")
+
+
+def test_without_both_kinds_the_command_that_tells_is_named(uneven: Runs) -> None:
+    text = said(seeds(uneven, ("allreduce", 0.93)), "Which strategy at 100 Mbit")
+    assert "--workers 3 --link 100mbit --strategy allreduce,pairwise,local-sgd" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, AGREES),
+        ({"sent_over_predicted": 1.05}, "not as theory says"),
+        ({"train_received_bytes": 0}, "not all arrived"),
+        ({"train_sent_bytes": 0}, "not all arrived"),
+        ({"counter_kernel_bytes": 1}, "counters differ"),
+    ],
+    ids=str,
+)
+def test_a_run_holds_or_it_is_said_why_not(
+    uneven: Runs, change: dict[str, Any], verdict: str
+) -> None:
+    run = uneven.table.iloc[1].copy()
+    for name, value in change.items():
+        run[name] = value
+    assert compared(run)["verdict"] == verdict
+
+
+def test_marks_of_a_narrow_axis_differ() -> None:
+    formats = [share_axis("a", [0.9, 0.9 + span])["tickformat"] for span in (0.5, 0.01, 0.001)]
+    assert formats == [".0%", ".1%", ".2%"]
