@@ -23,6 +23,8 @@ COLUMNS = [
     Column("received", "pcie_received_bytes", bytes_text),
     Column("sent over eth0", "train_sent_bytes", bytes_text),
 ]
+TITLE = "GPUs: NVLink and PCIe instead of eth0"
+UNREAD = "<p>Nobody could read what the GPUs did: no NVIDIA driver answered the collector.</p>"
 NOTE = (
     "All over the training phase, as the NVIDIA driver counts it (NVML). What GPUs of one host exchange does not cross"
     " eth0: NCCL takes NVLink where there is one, else PCIe or the host's memory, and eth0 carries only how the workers"
@@ -36,12 +38,13 @@ NOTE = (
 def section(report: Report) -> Section | None:
     gpus = report.runs.gpus
     if gpus.empty:
-        return None
+        on_gpus = (report.runs.table["gpu"].fillna(0) > 0).any()
+        return Section("gpus", TITLE, UNREAD, NOTE) if on_gpus else None
     labels = labels_of(report.runs.table)
     rows = [_row(report, one, labels) for _, one in gpus.iterrows()]
     return Section(
         "gpus",
-        "GPUs: NVLink and PCIe instead of eth0",
+        TITLE,
         table_html(rows, COLUMNS),
         NOTE,
         tables={"gpus": pd.DataFrame(rows)},

@@ -202,5 +202,14 @@ def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(
     assert "sent over NVLink" not in page
 
 
+def test_where_no_driver_answered_the_report_says_that_too(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    page = page_of(run_on_gpus, tmp_path / "out")
+    assert "no NVIDIA driver answered" in page
+    assert "does not cross eth0" in page
+
+
 def test_a_run_without_gpus_has_no_such_section(run_on_gpus: RunFolder, tmp_path: Path) -> None:
+    write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": 0})
     assert "does not cross eth0" not in page_of(run_on_gpus, tmp_path / "out")
