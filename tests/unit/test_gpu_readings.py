@@ -19,8 +19,9 @@ from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.records import GPU_FIELDS, GpuReading, GpuSample
 from cluster.run_folder import RunFolder, write_json
 from cluster.spec import Experiment
+from tests import record_nvml
 from tests.measuring import PROJECT
-from tests.replayed_nvml import ReplayedNvml
+from tests.replayed_nvml import RECORDED, ReplayedNvml
 
 RECORDED_RUNS = PROJECT / "tests" / "data" / "runs"
 
@@ -213,3 +214,9 @@ def test_where_no_driver_answered_the_report_says_that_too(
 def test_a_run_without_gpus_has_no_such_section(run_on_gpus: RunFolder, tmp_path: Path) -> None:
     write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": 0})
     assert "does not cross eth0" not in page_of(run_on_gpus, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("name", "readings"), [("nvlink", 5), ("pcie-only", 4)])
+def test_what_is_recorded_of_a_driver_is_what_is_replayed(name: str, readings: int) -> None:
+    recorded = json.loads((RECORDED / f"{name}.json").read_text())["gpus"]
+    assert record_nvml.record(ReplayedNvml(name), readings, 0) == recorded
