@@ -95,6 +95,8 @@ def _share(part: Any, whole: Any) -> float | None:
 
 
 def _verdict(row: dict[str, Any], run: pd.Series[Any]) -> str:
+    if pd.notna(run["gpu"]) and run["gpu"] and pd.isna(row["sent_over_predicted"]):
+        return "not over eth0"  # what is counted there is next to nothing
     wrong = []
     off = [abs(row[name]) for name in ("kernel_off", "docker_off") if row[name] is not None]
     if off and max(off) > COUNTERS_AGREE:

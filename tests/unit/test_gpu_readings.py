@@ -190,6 +190,7 @@ def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
     summary = run_on_gpus.read_summary()
     assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**9
     assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
+    assert "not over eth0</td>" in page
     assert "not as theory says" not in page
 
 
