@@ -21,6 +21,7 @@ from torch import Tensor
 from cluster.spec import Experiment
 from tests.unit.test_strategies import values
 from workloads import messages
+from workloads.compress import compressed
 from workloads.groups import groups
 from workloads.strategies import STRATEGIES, Round
 from workloads.strategies.parameter_server import serve
@@ -187,3 +188,22 @@ def test_a_server_answers_all(workers: int, meeting: Meeting) -> None:
         mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
         for result in results:
             assert torch.allclose(result[at].double(), mean, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["none", "bf16"])
+@pytest.mark.parametrize("strategy", ["ring", "gather-scatter", "reduce-broadcast", "pairwise"])
+def test_an_exchange_stays_on_the_device_of_its_tensor(
+    strategy: str, how: str, meeting: Meeting
+) -> None:
+    """What does not mix with a tensor of another device is not on it (tests/unit/test_device.py)."""
+    groups: dict[str, Any] = {"passes": 1, "schedule": "ring"} if strategy == "pairwise" else {}
+    spec = Experiment(strategy=strategy, workers=4, train_size=60_000, **groups)
+
+    def work(rank: int) -> Tensor:
+        flat = torch.empty(1_000_003, device="meta")
+        compressed(STRATEGIES[strategy].exchange, how)(flat, Round(spec, rank, 0))
+        return flat
+
+    assert {flat.device.type for flat in on_all(meeting, 4, work)} == {"meta"}
+    buffers = dict.values(messages._buffers)
+    assert {buffer.device.type for buffer in buffers} == {"meta"}
