@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -187,6 +188,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
             run.events(1).exists() and len(run.read_events(1)) > 20 for run in find_runs(host.runs)
         ):
             assert not waiting.done(), waiting.result().stdout
+            time.sleep(0.2)
         filters = {"name": f"{host.project}-node-2"}
         docker_engine.client().containers.list(filters=filters)[0].kill()
         up = waiting.result()
