@@ -114,7 +114,7 @@ def test_two_workers_that_send_before_they_receive_wait_for_ever(
     meeting: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the others below would pass whatever we do."""
-    monkeypatch.setattr("tests.unit.test_nccl_order.PATIENCE_S", 0.2)
+    monkeypatch.setitem(globals(), "PATIENCE_S", 0.2)
 
     def work(rank: int) -> None:
         messages.trade([(torch.ones(3), 1 - rank)], [])
