@@ -9,6 +9,8 @@ import pandas as pd
 COUNTERS_AGREE = 0.01
 THEORY_AGREES, SMALL_AGREES, SMALL_BYTES = 0.02, 0.03, 10**6
 AGREES = "agrees"
+OTHER_WAY = "not over eth0"
+"""GPUs of one host: what is counted there is next to nothing."""
 
 
 def is_measured(run: pd.Series[Any]) -> bool:
@@ -40,6 +42,8 @@ def _share(part: Any, whole: Any) -> float | None:
 
 
 def _verdict(row: dict[str, Any], run: pd.Series[Any]) -> str:
+    if pd.notna(run["gpu"]) and run["gpu"] and pd.isna(row["sent_over_predicted"]):
+        return OTHER_WAY
     wrong = []
     off = [abs(row[name]) for name in ("kernel_off", "docker_off") if row[name] is not None]
     if off and max(off) > COUNTERS_AGREE:

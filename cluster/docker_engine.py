@@ -187,11 +187,17 @@ def link_modules(image: str) -> set[str]:
 
 
 def note_data_folder(data_folder: Path) -> None:
-    """Let compose/cluster.yml, started by hand, use the data set that is on this machine already."""
+    """Let Compose files started by hand use the data sets that are on this machine already.
+
+    Other lines of that file are a person's own, for compose/gpu.yml say.
+    """
     if data_folder.name != "mnist":
         return
+    path = PROJECT / "compose" / ".env"
     with contextlib.suppress(OSError):
-        (PROJECT / "compose" / ".env").write_text(f"GRADWIRE_DATA_DIR={data_folder.parent}\n")
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = [line for line in lines if not line.startswith("GRADWIRE_DATA_DIR=")]
+        path.write_text("\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n")
 
 
 def _check_size(nodes: int) -> None:

@@ -3,7 +3,7 @@
 PROFILE       ddp, data-parallel, horovod or multi-host
 UNLESS_PLANNED  yes: leave it at what another profile has planned for this `up`
 BACKEND       nccl: on GPUs; gloo: the same on CPUs
-GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process
+GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with multi-host always 1
 GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
 STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
 FLAGS         any other flags of ./measure.sh
@@ -74,7 +74,7 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
         flags += ["--launcher", "horovod"]
     elif profile == "multi-host":
         workers = _number("world_size", given.get("WORLD_SIZE") or "2")
-        first_rank, nodes_here = _number("rank", given.get("RANK") or "0", 0), 1
+        first_rank, nodes_here, gpus = _number("rank", given.get("RANK") or "0", 0), 1, 1
     strategy = given.get("STRATEGY") or ""
     if strategy in STRATEGIES and STRATEGIES[strategy].has_server:
         workers -= 1

@@ -45,14 +45,22 @@ class ReplayedNvml:
         reading: dict[str, Any] = self._gpus[gpu]["readings"][self._at[gpu]]
         return reading
 
+    def _said(self, gpu: int, what: str) -> Any:
+        if (said := self._reading(gpu)[what]) is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return said
+
+    def nvmlDeviceGetName(self, gpu: int) -> str:
+        return str(self._gpus[gpu]["name"])
+
     def nvmlDeviceGetUtilizationRates(self, gpu: int) -> Any:
-        return pynvml.c_nvmlUtilization_t(**self._reading(gpu)["utilization"])
+        return pynvml.c_nvmlUtilization_t(**self._said(gpu, "utilization"))
 
     def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Any:
-        return pynvml.c_nvmlMemory_t(**self._reading(gpu)["memory"])
+        return pynvml.c_nvmlMemory_t(**self._said(gpu, "memory"))
 
     def nvmlDeviceGetPcieThroughput(self, gpu: int, way: int) -> int:
-        return int(self._reading(gpu)["pcie"][str(way)])
+        return int(self._said(gpu, "pcie")[str(way)])
 
     def nvmlDeviceGetFieldValues(self, gpu: int, fields: list[Any]) -> Any:
         values = (pynvml.c_nvmlFieldValue_t * len(fields))()

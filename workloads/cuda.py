@@ -7,6 +7,7 @@ holds the model.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +20,10 @@ class Cuda:
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
             raise RuntimeError(
-                "this node sees no GPU: it needs a CUDA build of torch and a container that was given one"
+                f"this node sees no GPU (CUDA_VISIBLE_DEVICES: {visible}): it needs a CUDA build of torch, and a"
+                " container that was given one"
             )
         self.at = torch.device("cuda", 0)
         torch.cuda.set_device(self.at)

@@ -23,11 +23,14 @@ COLUMNS = [
     Column("received", "pcie_received_bytes", bytes_text),
     Column("sent over eth0", "train_sent_bytes", bytes_text),
 ]
+TITLE = "GPUs: NVLink and PCIe instead of eth0"
+UNREAD = "<p>Nobody could read what the GPUs did: no NVIDIA driver answered the collector.</p>"
 NOTE = (
     "All over the training phase, as the NVIDIA driver counts it (NVML). What GPUs of one host exchange does not cross"
     " eth0: NCCL takes NVLink where there is one, else PCIe or the host's memory, and eth0 carries only how the workers"
-    " found each other and wait for each other. So for these runs the bytes on eth0 are not held against theory; compare"
-    " what theory predicts with NVLink instead, or with PCIe, which also carries every batch from the host to the GPU."
+    " found each other and wait for each other. Where less than half of what theory predicts crossed eth0, it is not held"
+    " against theory; compare the prediction with NVLink instead, or with PCIe, which also carries every batch from the"
+    " host to the GPU."
     " A column that is missing or empty is one that the driver does not count. PCIe bytes that it does not count are"
     " estimated: the mean of rates over 20 ms, read a few times a second, times the time."
 )
@@ -36,12 +39,13 @@ NOTE = (
 def section(report: Report) -> Section | None:
     gpus = report.runs.gpus
     if gpus.empty:
-        return None
+        on_gpus = (report.runs.table["gpu"].fillna(0) > 0).any()
+        return Section("gpus", TITLE, UNREAD, NOTE) if on_gpus else None
     labels = labels_of(report.runs.table)
     rows = [_row(report, one, labels) for _, one in gpus.iterrows()]
     return Section(
         "gpus",
-        "GPUs: NVLink and PCIe instead of eth0",
+        TITLE,
         table_html(rows, COLUMNS),
         NOTE,
         tables={"gpus": pd.DataFrame(rows)},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import secrets
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +20,10 @@ import pytest
 from analysis.network_report import main as write_report
 from analysis.summarise_folder import main as summarise_folder
 from cluster import docker_engine, docker_image
-from cluster.run_folder import RunFolder, find_runs
+from cluster.compose_file import compose_document
+from cluster.engine import EngineUnavailable
+from cluster.run_folder import RunFolder, find_runs, write_json
+from cluster.spec import Experiment
 from tests.measuring import PROJECT
 from workloads.data import prepare
 from workloads.datasets import DATASETS
@@ -114,44 +119,27 @@ def test_as_typed_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_read
     assert summary["run"] in (host.runs / "again" / "tables" / "runs.csv").read_text()
 
 
-def test_more_nodes_and_another_strategy_come_from_the_environment(hosts: Any) -> None:
-    host = hosts(GPUS="3", STRATEGY="pairwise", PASSES="1", BATCH_SIZE="32")
-    up = host.compose("up")
-    assert up.returncode == 0, up.stdout
-    spec = host.summary()["spec"]
-    assert (spec["strategy"], spec["workers"], spec["passes"], spec["batch_size"]) == (
-        "pairwise",
-        3,
-        1,
-        32,
-    )
-    assert [code for name, code in host.exit_codes().items() if name.startswith("node")] == [
-        0,
-        0,
-        0,
-    ]
-
-
-def test_with_data_parallel_one_process_trains_and_the_others_stand_aside(hosts: Any) -> None:
+def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(hosts: Any) -> None:
+    """The nodes of ddp stand aside. What a profile has planned is for one `up`."""
     host = hosts("data-parallel")
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
     assert up.stdout.count("not needed, profile data-parallel was chosen") == 2
     assert set(host.exit_codes().values()) == {0}
-    summary = host.summary()
+    first, summary = host.run(), host.summary()
     assert (summary["status"], summary["spec"]["strategy"]) == ("completed", "single")
-    assert (host.run().path / "report.html").exists()
+    assert (first.path / "report.html").exists()
 
-
-def test_the_next_up_without_a_profile_is_ddp_again(hosts: Any) -> None:
-    """What a profile has planned is for one `up`."""
-    host = hosts("data-parallel")
-    assert host.compose("up").returncode == 0
-    first = {run.path for run in find_runs(host.runs)}
     host.profiles = ()
-    assert host.compose("up").returncode == 0
-    (second,) = {run.path for run in find_runs(host.runs)} - first
-    assert json.loads((second / "summary.json").read_text())["spec"]["strategy"] == "ddp"
+    host.variables |= {"GPUS": "3", "STRATEGY": "pairwise", "PASSES": "1", "BATCH_SIZE": "32"}
+    up = host.compose("up")
+    assert up.returncode == 0, up.stdout
+    codes = [code for name, code in host.exit_codes().items() if name.startswith("node")]
+    assert codes == [0, 0, 0]
+    (second,) = [run for run in find_runs(host.runs) if run.path != first.path]
+    spec = second.read_summary()["spec"]
+    assert (spec["strategy"], spec["workers"], spec["passes"]) == ("pairwise", 3, 1)
+    assert spec["batch_size"] == 32
     host.profiles = ("data-parallel",)  # to be taken down
 
 
@@ -200,6 +188,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
             run.events(1).exists() and len(run.read_events(1)) > 20 for run in find_runs(host.runs)
         ):
             assert not waiting.done(), waiting.result().stdout
+            time.sleep(0.2)
         filters = {"name": f"{host.project}-node-2"}
         docker_engine.client().containers.list(filters=filters)[0].kill()
         up = waiting.result()
@@ -208,3 +197,72 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
     assert summary["status"] == "failed"
     assert "node1" in summary["error"]
     assert (host.run().path / "report.html").exists()
+
+
+def test_measure_with_gpus_where_there_are_none_is_one_line_and_code_2(tmp_path: Path) -> None:
+    try:
+        docker_engine.check_gpus(0)
+    except EngineUnavailable:
+        pass
+    else:
+        pytest.skip("this engine has GPUs")
+    answer = subprocess.run(
+        [str(PROJECT / "measure.sh"), "--gpu", "--output", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 2
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("measure: gpu: no GPU is visible to Docker: looked for")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nodes_that_measure_generates_for_gpus_run_and_end_by_hand(
+    images: dict[str, str], tmp_path: Path
+) -> None:
+    """Without the devices and what NCCL alone needs: they share memory and process numbers, and leave together."""
+    run = RunFolder(tmp_path / "session" / "001-run").create()
+    on_gpus = Experiment(workers=2, gpu=1, epochs=1, train_size=1280, engine="docker")
+    document = compose_document(
+        on_gpus,
+        run,
+        image=images["GRADWIRE_CPU_IMAGE"],
+        user="1000:1000",
+        data_folder=prepare(DATASETS["mnist"]),
+    )
+    for service in document["services"].values():
+        service.pop("deploy", None)
+        service.pop("ulimits", None)
+    run.compose.write_text(json.dumps(document))
+    write_json(run.spec, dataclasses.replace(on_gpus, gpu=0).to_json())
+    command = ["docker", "compose", "--file", str(run.compose)]
+    up = subprocess.run([*command, "up"], capture_output=True, text=True, timeout=200)
+    subprocess.run([*command, "down"], capture_output=True)
+    assert up.returncode == 0, up.stderr
+    assert up.stdout.count(" result accuracy=") == 2
+    assert up.stdout.count("exited with code 0") == 3
+
+
+def test_the_gpu_image_is_made_on_any_base_that_has_torch() -> None:
+    """PyTorch's CUDA image cannot be had everywhere: here its place is taken by the CPU's torch, as far as we build it."""
+    build, base, image = (
+        PROJECT / "docker" / "build_image.sh",
+        "gradwire-torch:test",
+        "gradwire-gpu:test",
+    )
+    for target, tag, variables in (("torch", base, {}), ("gpu", image, {"GPU_BASE": base})):
+        made = subprocess.run(
+            [str(build), target, tag],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
+        assert made.returncode == 0, made.stderr[-2000:]
+    program = (
+        "import os, torch, workloads.worker, cluster.gpu_node; print(os.getuid(), os.getcwd())"
+    )
+    command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.split() == [
+        "1000",
+        "/app",
+    ]

@@ -24,6 +24,8 @@ EXPERIMENTS = [
         strategy="ddp", model="synthetic:4M:8:10ms", batch_size=1, train_size=40, epochs=1, cpus=0.5
     ),
     Experiment(strategy="gather-scatter", average="parameters", buffers="local", engine="docker"),
+    Experiment(strategy="ddp", workers=2, gpu=1, engine="docker"),
+    Experiment(strategy="single", workers=1, gpu=4, engine="docker"),
 ]
 
 

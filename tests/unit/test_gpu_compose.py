@@ -37,9 +37,18 @@ OURS = (
     "NETWORK",
 )
 
+
+def has_compose() -> bool:
+    version = ["docker", "compose", "version"]
+    return (
+        shutil.which("docker") is not None
+        and not subprocess.run(version, capture_output=True).returncode
+    )
+
+
 pytestmark = pytest.mark.skipif(
-    shutil.which("docker") is None and os.environ.get("GRADWIRE_REQUIRE_DOCKER") != "1",
-    reason="no docker command here, which reads Compose files",
+    os.environ.get("GRADWIRE_REQUIRE_DOCKER") != "1" and not has_compose(),
+    reason="no docker compose here, which reads Compose files",
 )
 
 

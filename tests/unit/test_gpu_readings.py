@@ -19,8 +19,9 @@ from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.records import GPU_FIELDS, GpuReading, GpuSample
 from cluster.run_folder import RunFolder, write_json
 from cluster.spec import Experiment
+from tests import record_nvml
 from tests.measuring import PROJECT
-from tests.replayed_nvml import ReplayedNvml
+from tests.replayed_nvml import RECORDED, ReplayedNvml
 
 RECORDED_RUNS = PROJECT / "tests" / "data" / "runs"
 
@@ -189,6 +190,7 @@ def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
     summary = run_on_gpus.read_summary()
     assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**9
     assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
+    assert "not over eth0</td>" in page
     assert "not as theory says" not in page
 
 
@@ -202,5 +204,20 @@ def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(
     assert "sent over NVLink" not in page
 
 
+def test_where_no_driver_answered_the_report_says_that_too(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    page = page_of(run_on_gpus, tmp_path / "out")
+    assert "no NVIDIA driver answered" in page
+    assert "does not cross eth0" in page
+
+
 def test_a_run_without_gpus_has_no_such_section(run_on_gpus: RunFolder, tmp_path: Path) -> None:
+    write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": 0})
     assert "does not cross eth0" not in page_of(run_on_gpus, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("name", "readings"), [("nvlink", 5), ("pcie-only", 4)])
+def test_what_is_recorded_of_a_driver_is_what_is_replayed(name: str, readings: int) -> None:
+    recorded = json.loads((RECORDED / f"{name}.json").read_text())["gpus"]
+    assert record_nvml.record(ReplayedNvml(name), readings, 0) == recorded

@@ -59,7 +59,7 @@ def test_each_profile_plans_its_own() -> None:
     assert (plan.nodes_here, plan.gpu_ids) == (1, (0, 1, 2, 3))
     horovod, _ = planned(PROFILE="horovod", STRATEGY="allreduce")
     assert (horovod.launcher, horovod.workers) == ("horovod", 2)
-    far, plan = planned(PROFILE="multi-host", RANK="2", WORLD_SIZE="3", GPUS="1", GPU_IDS="4")
+    far, plan = planned(PROFILE="multi-host", RANK="2", WORLD_SIZE="3", GPU_IDS="4")
     assert (far.workers, plan.first_rank, plan.nodes_here, plan.gpu_ids) == (3, 2, 1, (4,))
     served, _ = planned(STRATEGY="parameter-server", GPUS="4")
     assert (served.workers, served.nodes) == (3, 4)

@@ -1,4 +1,4 @@
-"""The others through Horovod, on Gloo: no ssh and no mpirun.
+"""The others through Horovod, on Gloo, or on NCCL where it was built for GPUs: no ssh and no mpirun.
 
 Worker 0 keeps the meeting point, an HTTP server that lives as long as the run. Where somebody else has
 done so before (horovod.spark.run), its variables are in the environment, and theirs are the ranks: ours are the
@@ -28,6 +28,7 @@ from cluster.run_folder import node_name
 from cluster.spec import Experiment
 from workloads.buckets import MIB
 from workloads.compress import compressed
+from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.exchange import Exchanger
 from workloads.flat import FlatModel
@@ -125,6 +126,7 @@ class HorovodPeers:
     def barrier(self) -> None:
         if self.workers > 1:
             hvd.barrier()
+            open_device(self.spec.device).settle()
 
     def add_up(self, tensor: Tensor) -> None:
         if self.workers > 1:

@@ -1,0 +1,82 @@
+"""Is a GPU visible to Docker? What is looked for, in what the engine says of itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster import docker_engine, measure
+from cluster.engine import EngineUnavailable
+from cluster.spec import Experiment, SpecError
+
+CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `docker info` says; a machine without programs of NVIDIA's."""
+    about: dict[str, Any] = {"Runtimes": {"runc": {}}}
+    monkeypatch.setattr(docker_engine, "client", lambda: SimpleNamespace(info=lambda: about))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    return about
+
+
+@pytest.mark.usefixtures("engine")
+def test_without_any_it_is_one_line_that_says_what_was_looked_for() -> None:
+    with pytest.raises(EngineUnavailable) as refused:
+        docker_engine.check_gpus(2)
+    line = str(refused.value)
+    assert "\n" not in line
+    for looked_for in (
+        "runtime 'nvidia'",
+        "'nvidia.com/gpu='",
+        "nvidia-container-runtime-hook",
+        "nvidia-smi",
+    ):
+        assert looked_for in line
+    assert "docs/gpu.md" in line
+
+
+def test_a_runtime_or_a_device_by_name_will_do(engine: dict[str, Any]) -> None:
+    engine.update(CDI)
+    assert "nvidia.com/gpu=0" in docker_engine.check_gpus(2)
+    del engine["DiscoveredDevices"]
+    engine["Runtimes"]["nvidia"] = {}
+    assert "toolkit" in docker_engine.check_gpus(2)
+
+
+def test_the_toolkits_hook_will_do(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = docker_engine.GPU_HOOK
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == hook else None)
+    assert "toolkit" in docker_engine.check_gpus(2)
+
+
+def test_every_node_needs_a_gpu(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine["Runtimes"]["nvidia"] = {}
+    monkeypatch.setattr(docker_engine, "_gpus_of_this_machine", lambda: 2)
+    assert docker_engine.check_gpus(2)
+    with pytest.raises(
+        SpecError, match="a run has 4 nodes, and needs a GPU for each: nvidia-smi lists 2"
+    ):
+        docker_engine.check_gpus(4)
+
+
+def test_namespaces_have_no_gpus() -> None:
+    with pytest.raises(SpecError, match="gpu needs containers: use --engine docker"):
+        measure.choose_engine("netns", [Experiment(gpu=1)])
+
+
+def test_a_persons_own_lines_stay_in_composes_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_engine, "PROJECT", tmp_path)
+    (tmp_path / "compose").mkdir()
+    for cache in ("one", "two"):
+        docker_engine.note_data_folder(Path("/cache") / cache / "mnist")
+        path = tmp_path / "compose" / ".env"
+        path.write_text(path.read_text() + ("GPUS=4\n" if cache == "one" else ""))
+    assert path.read_text().splitlines() == ["GPUS=4", "GRADWIRE_DATA_DIR=/cache/two"]
