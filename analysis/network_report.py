@@ -13,6 +13,7 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
+import os
 import sys
 import time
 import webbrowser
@@ -56,13 +57,21 @@ def write_report(report: Report, output: Path, refresh_s: int | None = None) -> 
         refresh_s=refresh_s,
     )
     (output / "tables").mkdir(parents=True, exist_ok=True)
-    for old in (output / "tables").glob("*.csv"):
-        old.unlink()
     names = [f"tables/{name}.csv" for name in tables]
     for name, table in zip(names, tables.values(), strict=True):
-        table.to_csv(output / name, index=False)
-    (output / "report.html").write_text(page, encoding="utf-8")
+        _write_at_once(output / name, table.to_csv(index=False))
+    _write_at_once(output / "report.html", page)
+    for old in (output / "tables").glob("*.csv"):
+        if f"tables/{old.name}" not in names:
+            old.unlink()
     return ["report.html", *names]
+
+
+def _write_at_once(path: Path, text: str) -> None:
+    """Who looks while we watch sees the old file or the new one, never half."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def _share(text: str) -> float:
