@@ -125,8 +125,10 @@ EPOCH_COLUMNS: dict[str, tuple[str, str]] = {
     "data_s": ("data_s", "float64"),
     "compute_s": ("compute_s", "float64"),
     "exposed_communication_s": ("exposed_communication_s", "float64"),
+    "train_loss": ("loss", "float64"),
+    "train_accuracy": ("accuracy", "float64"),
 }
-"""Column -> where it is in an entry of training.epochs: seconds of a worker, on average."""
+"""Column -> where it is in an entry of training.epochs: seconds of a worker, on average; what it learned."""
 
 SHARD_COLUMNS: dict[str, tuple[str, str]] = {
     "rank": ("rank", "Int64"),

@@ -11,16 +11,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.bandwidth import bandwidth
+from analysis.lab_forms import Sheet, filled_sheets, with_epochs
 from analysis.labels import in_common
 from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.published_tables import (
-    NO_PRESET,
     Beside,
     Preset,
     agrees,
     beside,
-    fits,
-    papers,
     verdict,
 )
 from analysis.sections.report import Report
@@ -44,6 +42,7 @@ QUICK = (
     "Ours are of the preset's quick variant, which trains less than the paper did: accuracies are lower and whole times"
     " shorter than those of the preset without --quick."
 )
+SMALL = "Ours are of the preset's quick variant: a small network on MNIST instead of ResNet-18 on CIFAR-10."
 KINDS = ("published", "ours")
 TRUE_BYTES = [
     Column("really sent, ours", "true_bytes", bytes_text),
@@ -56,7 +55,9 @@ def section(report: Report) -> Section | None:
     runs = _with_derived(report)
     presets = _presets(report)
     found = beside(runs, presets)
-    parts = [_table(one, runs) for one in found] + _forms(runs, presets)
+    sheets = filled_sheets(with_epochs(runs, report.runs.epochs), presets)
+    parts = [_table(one, runs) for one in found]
+    parts += [part for sheet in sheets for part in _sheet(sheet)]
     if not parts:
         return None
     rows = [
@@ -82,7 +83,6 @@ def section(report: Report) -> Section | None:
 
 def _with_derived(report: Report) -> pd.DataFrame:
     table = report.runs.completed.copy()
-    table["images_per_s"] = table["workers"] * table["batch_size"] / table["step_median_s"]
     for epoch in (1, 2, 3):
         points = report.runs.curves[report.runs.curves["epoch"] == epoch]
         table[f"epoch_{epoch}_accuracy"] = points.set_index("number")["accuracy"]
@@ -230,43 +230,22 @@ def _add_true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]])
             row["times"] = float(activity.mean()) / total if total and not activity.empty else None
 
 
-def _forms(runs: pd.DataFrame, presets: dict[str, Preset]) -> list[str]:
-    """Tables of lab sheets, which are published empty: filled in."""
-    parts = []
-    for paper in papers():
-        if not paper.get("form"):
-            continue
-        mine = runs[
-            [
-                fits(run, paper["match"])
-                and (
-                    fits(run, paper["given"])
-                    or presets.get(run["session"], NO_PRESET).name == paper["preset"]
-                )
-                for _, run in runs.iterrows()
-            ]
+def _sheet(sheet: Sheet) -> list[str]:
+    parts = [
+        f"<h3>{escape(sheet.title)}</h3>",
+        f'<p class="note">Ours: session {escape(sheet.session)}; ./measure.sh --preset {escape(sheet.preset)} makes'
+        " them all.</p>",
+        paragraphs(sheet.about, SMALL if sheet.is_quick else ""),
+    ]
+    for filled in sheet.tables:
+        columns = [Column("", "label", left=True)]
+        columns += [
+            Column(head, f"value_{place}", f"{{:.{digits}f}}".format)
+            for place, (head, digits) in enumerate(zip(filled.heads, filled.digits, strict=True))
         ]
-        if mine.empty or mine["batch_size"].nunique() < 2:
-            continue
-        parts.append(f"<h3>{escape(paper['title'])}</h3>")
-        parts.append(paragraphs(paper["about"]))
-        for form in paper["tables"]:
-            parts.append(paragraphs(form["title"]) + _form(form, mine))
+        rows = [
+            {"label": label, **{f"value_{place}": value for place, value in enumerate(values)}}
+            for label, values in filled.rows
+        ]
+        parts.append(paragraphs(f"{filled.title}.") + table_html(rows, columns))
     return parts
-
-
-def _form(form: dict[str, Any], runs: pd.DataFrame) -> str:
-    """Workers down, batch sizes across."""
-    across, down = form["along"]
-    columns = [Column(down, "down")]
-    rows: dict[int, dict[str, Any]] = {}
-    for size in sorted(runs[across].dropna().unique()):
-        for column in form["columns"]:
-            key = f"{size}_{column['ours']}"
-            text = f"{{:.{column['digits']}f}}".format
-            columns.append(Column(f"batch size {size}: {column['heading']}", key, text))
-            for workers, members in runs[runs[across] == size].groupby(down):
-                values = members[column["ours"]].dropna().astype(float)
-                row = rows.setdefault(int(str(workers)), {"down": int(str(workers))})
-                row[key] = None if values.empty else float(values.mean())
-    return table_html([rows[workers] for workers in sorted(rows)], columns)
