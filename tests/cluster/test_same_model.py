@@ -29,7 +29,16 @@ ALL_ALIKE = [
 def models(output: Path, *flags: str) -> dict[str, torch.Tensor]:
     """Run -> all parameters of its final model."""
     size = WORKERS * BATCH * STEPS
-    sizes = ("--epochs", "1", "--batch-size", str(BATCH), "--train-size", str(size))
+    sizes = (
+        "--epochs",
+        "1",
+        "--batch-size",
+        str(BATCH),
+        "--train-size",
+        str(size),
+        "--test-size",
+        "100",
+    )
     command = ("--engine", "netns", "--workers", str(WORKERS), "--seed", str(SEED), *flags, *sizes)
     measured = measure(*command, "--output", str(output))
     assert measured.code == 0, measured.stderr
