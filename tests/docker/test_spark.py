@@ -14,6 +14,7 @@ import pytest
 
 from cluster import docker_engine, docker_image
 from cluster.docker_engine import SERVICE_LABEL
+from cluster.strategies import LAUNCHERS
 from tests.docker.test_docker_runs import containers, leftovers
 from tests.measuring import PROJECT, await_steps, finish, measure, start
 
@@ -25,7 +26,7 @@ SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed",
 @pytest.fixture(scope="module")
 def images(docker: None) -> None:
     """Compiling Horovod takes minutes, once for a machine."""
-    for launcher in docker_image.TARGETS:
+    for launcher in LAUNCHERS:
         docker_image.ensure(launcher, docker_engine.client(), print)
 
 
