@@ -78,6 +78,7 @@ INPUTS = {
     "vgg11": (3, 32, 32),
     "resnet18": (3, 32, 32),
     "bert-minilm": (3, 16),
+    "bert-base-cased": (3, 16),
     "synthetic:64k:4": (1,),
 }
 
@@ -91,10 +92,11 @@ def test_tensors_of_two_devices_do_not_mix() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_step_of_every_model_stays_on_the_device_of_the_model(name: str, optimizer: str) -> None:
-    made = SyntheticNet(parse(name)) if name.startswith(PREFIX) else MODELS[name]()
-    flat = FlatModel(made.to("meta"))
+    with torch.device("meta"):
+        made = SyntheticNet(parse(name)) if name.startswith(PREFIX) else MODELS[name]()
+    flat = FlatModel(made)
     update = make_optimizer(Experiment(optimizer=optimizer, weight_decay=0.01), flat)
-    kind = torch.long if name == "bert-minilm" else torch.float32
+    kind = torch.long if name.startswith("bert") else torch.float32
     outputs = made(torch.zeros(4, *INPUTS[name], dtype=kind, device="meta"))
     labels = torch.zeros(4, dtype=torch.long, device="meta")
     functional.cross_entropy(outputs, labels).backward()
