@@ -26,8 +26,8 @@ BURST = 0.1
 """Of the model: a link that lets more through at once feels faster than it is."""
 AS_MUCH = 0.005
 """Accuracies that differ by less are alike."""
-ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition", "lr")
-"""Where these are equal, accuracies of strategies can be compared."""
+ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition")
+"""Where these are equal, accuracies of strategies can be compared, each at the best learning rate tried with it."""
 MOST_NAMES = 3
 
 
