@@ -12,7 +12,10 @@ import pandas as pd
 from analysis.labels import differing, label, several_sizes
 from analysis.load import KNOBS, Runs
 
-SAME = ("strategy", "workers", "passes", "schedule", "engine", *(k for k in KNOBS if k != "seed"))
+SAME = (
+    *("strategy", "workers", "passes", "schedule", "engine", "dataset"),
+    *(knob for knob in KNOBS if knob != "seed"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Configuration:
 def find_configurations(runs: Runs) -> list[Configuration]:
     """Of the completed runs, in the order of their first.
 
-    Labels say what tells a configuration from the others of its model, and then the model.
+    Labels say what tells a configuration from the others of its task, and then the model, or the whole task.
     """
     groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
     found = [
@@ -47,13 +50,16 @@ def find_configurations(runs: Runs) -> list[Configuration]:
         )
         for _, members in groups
     ]
-    models = dict.fromkeys(str(one.row["model"]) for one in found)
+    tasks: dict[str, list[Configuration]] = {}
+    for one in found:
+        tasks.setdefault(one.task, []).append(one)
+    models = [str(members[0].row["model"]) for members in tasks.values()]
     labels = {}
     sizes = several_sizes(runs.table)
-    for model in models:
-        mine = (one for one in found if str(one.row["model"]) == model)
-        for one in named(mine, with_workers=sizes):
-            labels[one.numbers] = one.label + (f", {model}" if len(models) > 1 else "")
+    for (task, members), model in zip(tasks.items(), models, strict=True):
+        name = model if models.count(model) == 1 else task
+        for one in named(members, with_workers=sizes):
+            labels[one.numbers] = one.label + (f", {name}" if len(tasks) > 1 else "")
     return [dataclasses.replace(one, label=labels[one.numbers]) for one in found]
 
 

@@ -75,9 +75,9 @@ def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
-    """The second epoch of one worker over that of this run, both with the same batch size and samples."""
-    runs = runs.copy()
-    knobs = ["batch_size", "train_size", "epochs"]
+    """The second epoch of one worker over that of this run, with the same batch size, samples and kind of machine."""
+    runs = runs.assign(gpu=runs["gpu"].fillna(0))  # older runs do not say
+    knobs = ["batch_size", "train_size", "epochs", "gpu"]
     single = runs[runs["strategy"] == "single"].groupby(knobs)["second_epoch_s"].mean()
     runs["speed_up"] = [
         single.get(tuple(run[knobs]), float("nan")) / run["second_epoch_s"]

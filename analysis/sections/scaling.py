@@ -23,9 +23,10 @@ COLUMNS = [
     Column("strong efficiency, by epoch", "efficiency", "{:.0%}".format),
 ]
 NOTE = (
-    "Runs that differ only in workers. Weak scaling: with one batch size per worker a step should take as long with"
-    " more workers. Strong scaling: all workers share one training set, so an epoch should take N0/N of the time of"
-    " the fewest workers, N0. The nodes of an emulated cluster share the machine's cores: with real computing, the"
+    "Runs that differ only in workers, with one batch size per worker or one batch for all of them together; a single run"
+    " of the same training and batch stands for one worker. Weak scaling: with one batch size per worker a step should take"
+    " as long with more workers. Strong scaling: all workers share one training set, so an epoch should take N0/N of the time of"
+    " the fewest workers, N0 (the first epoch, which warms up, is left out where there are others). The nodes of an emulated cluster share the machine's cores: with real computing, the"
     " loss is mostly theirs; with a synthetic model only the network is real."
 )
 
@@ -39,7 +40,7 @@ def section(report: Report) -> Section | None:
         for one in found
         for size in one.sizes
     ]
-    weak = [one for one in found if any(size.step_efficiency for size in one.sizes[1:])]
+    weak = [one for one in found if one.sizes[-1].step_efficiency is not None]
     parts = [
         chart_html(
             _chart(
@@ -65,8 +66,8 @@ def section(report: Report) -> Section | None:
             )
         )
     parts.append(table_html(rows, COLUMNS))
-    frame = pd.DataFrame(rows).drop(columns="same_batch")
-    return Section("scaling", "Scaling", "\n".join(parts), NOTE, tables={"scaling": frame})
+    tables = {"scaling": pd.DataFrame(rows)}
+    return Section("scaling", "Scaling", "\n".join(parts), NOTE, tables=tables)
 
 
 def _chart(

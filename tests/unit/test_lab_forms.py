@@ -16,6 +16,7 @@ USUAL = {
     "model": "resnet18",
     "train_size": 1000,
     "epochs": 2,
+    "gpu": 0,
     "warmup_epochs": 0.0,
     "lr_rule": "none",
     "accuracy": 0.5,
@@ -66,6 +67,8 @@ def test_speed_up_is_against_one_worker_with_the_same_batch_size() -> None:
         table(single(32, 8.0), single(128, 6.0), together(32, 5.0), together(128, 4.0))
     )
     assert list(runs["speed_up"]) == pytest.approx([1, 1, 1.6, 1.5])
+    other = with_speed_up(table(single(32, 8.0), single(32, 2.0, gpu=4), together(32, 5.0)))
+    assert list(other["speed_up"]) == pytest.approx([1, 1, 1.6])
     alone = with_speed_up(table(together(32, 5.0)))
     assert alone["speed_up"].isna().all()
 

@@ -1,0 +1,91 @@
+"""Which runs make a series, and against what they are measured: a recorded run, told again with other numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.configurations import find_configurations
+from analysis.load import load_runs
+from analysis.scaling import Series, find_series
+from cluster.run_folder import find_runs
+
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Any:
+    """Runs with these knobs, whose steps take so many milliseconds and whose epochs so many seconds."""
+    source = next(f.path for f in find_runs(RECORDED) if "allreduce-n2" in f.path.name)
+
+    def told(*runs: dict[str, Any]) -> dict[str, Series]:
+        for at, run in enumerate(runs):
+            folder = tmp_path / "20260101-000000-aaaa" / f"{at:03}"
+            shutil.copytree(source, folder)
+            summary = json.loads((folder / "summary.json").read_text())
+            summary |= {"session": folder.parent.name, "run": folder.name}
+            knobs = {key: value for key, value in run.items() if not key.endswith("_s")}
+            summary["spec"] |= {"epochs": 2, "train_size": 1200} | knobs
+            summary["seconds"] |= {"step_median": run["step_s"], "train": 2 * run["epoch_s"]}
+            summary["training"] = None
+            (folder / "summary.json").write_text(json.dumps(summary))
+        loaded = load_runs(find_runs(tmp_path))
+        assert len(loaded.completed) == len(runs)
+        return {one.label: one for one in find_series(loaded, find_configurations(loaded))}
+
+    return told
+
+
+def run(strategy: str, workers: int, batch: int, epoch_s: float, **more: Any) -> dict[str, Any]:
+    knobs = {"strategy": strategy, "workers": workers, "batch_size": batch}
+    return knobs | {"epoch_s": epoch_s, "step_s": epoch_s / 100} | more
+
+
+def speed_ups(one: Series) -> list[tuple[int, float]]:
+    return [(size.workers, size.speed_up) for size in one.sizes]
+
+
+def test_every_batch_size_is_a_series_with_its_own_single(tell: Any) -> None:
+    found = tell(
+        *(run("single", 1, 32, 100.0), run("single", 1, 128, 50.0)),
+        *(run("allreduce", 2, 32, 80.0), run("allreduce", 4, 32, 50.0)),
+        *(run("allreduce", 2, 128, 40.0), run("allreduce", 4, 128, 20.0)),
+    )
+    assert speed_ups(found["allreduce, 32 samples a worker"]) == [(1, 1), (2, 1.25), (4, 2)]
+    assert speed_ups(found["allreduce, 128 samples a worker"]) == [(1, 1), (2, 1.25), (4, 2.5)]
+    assert len(found) == 2
+
+
+def test_one_batch_for_all_workers_is_a_series_without_weak_scaling(tell: Any) -> None:
+    """256 samples over 1, 2, 3 and 4 workers; ddp has its own run of one worker."""
+    found = tell(
+        run("single", 1, 256, 90.0),
+        *(run("ddp", n, 256 // n, 100.0 / n) for n in (1, 2, 3, 4)),
+    )
+    (one,) = found.values()
+    assert one.label == "ddp, 256 samples over all workers"
+    assert speed_ups(one) == [(1, 1), (2, 2), (3, pytest.approx(3)), (4, 4)]
+    assert {size.step_efficiency for size in one.sizes} == {None}
+
+
+def test_a_single_on_other_machines_or_data_is_no_base(tell: Any) -> None:
+    gpus = [run("allreduce", n, 32, 8.0 / n, gpu=1) for n in (2, 4)]
+    found = tell(run("single", 1, 32, 100.0), *gpus)
+    assert speed_ups(found["allreduce"]) == [(2, 1), (4, 2)]
+
+
+def test_a_run_by_itself_is_no_series(tell: Any) -> None:
+    assert tell(run("allreduce", 2, 32, 8.0), run("ddp", 4, 32, 8.0)) == {}
+
+
+def test_runs_on_other_data_are_no_seeds(tell: Any, tmp_path: Path) -> None:
+    tell(run("allreduce", 2, 32, 8.0), run("allreduce", 2, 32, 8.0, dataset="fashion-mnist"))
+    found = find_configurations(load_runs(find_runs(tmp_path)))
+    assert [one.label for one in found] == [
+        "allreduce, mnist-cnn on mnist",
+        "allreduce, mnist-cnn on fashion-mnist",
+    ]
