@@ -107,6 +107,10 @@ def fitting(model: str) -> list[str]:
     return [name for name, facts in DATASETS.items() if facts.gives == MODELS[model].takes]
 
 
+EVEN = 1_000_000
+"""The largest ALPHA: shards are alike long before it."""
+
+
 def parse_partition(text: str) -> tuple[str, float]:
     """iid, label or dirichlet:ALPHA; ValueError, in one line, for anything else."""
     kind, colon, number = text.partition(":")
@@ -118,6 +122,6 @@ def parse_partition(text: str) -> tuple[str, float]:
         alpha = math.nan
     if math.isnan(alpha):
         raise ValueError("there is: iid, label, dirichlet:ALPHA, such as dirichlet:0.5")
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"ALPHA must be above 0, not {number}")
+    if not 0 < alpha <= EVEN:
+        raise ValueError(f"ALPHA must be above 0 and at most {EVEN:,}, not {number}")
     return kind, alpha

@@ -9,7 +9,10 @@ no verdict is remembered. Reading the files for training is in readers.py.
 """
 
 import argparse
+import gzip
+import hashlib
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +50,7 @@ def prepare(dataset: Dataset, data_dir: Path | str | None = None, *, say: Say = 
     if count_missing(wrong) == len(wrong):
         for packed in places(dataset, root):
             if all((packed / f"{file.name}.gz").is_file() for file in dataset.files):
+                _check_packed(dataset, packed)
                 say(f"{dataset.name}: {packed} has it packed, using {default_data_dir()}")
                 local = replace(
                     dataset,
@@ -61,6 +65,22 @@ def prepare(dataset: Dataset, data_dir: Path | str | None = None, *, say: Say = 
         f"{folder / file.name} {what}, expected sha256 {file.sha256}: "
         f"put the right file there, or leave out --data-dir to have it fetched"
     )
+
+
+def _check_packed(dataset: Dataset, folder: Path) -> None:
+    """Also where the cache has the right files: a person who names a folder means what is in it."""
+    for file in dataset.files:
+        path = folder / f"{file.name}.gz"
+        try:
+            with gzip.open(path) as content:
+                found = hashlib.file_digest(content, "sha256").hexdigest()
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path} cannot be unpacked: {error}") from error
+        if found != file.sha256:
+            raise DataError(
+                f"{path} holds a file with sha256 {found}, expected {file.sha256}: put the right file there, or"
+                " leave out --data-dir to have it fetched"
+            )
 
 
 def shared(dataset: Dataset) -> Path | None:

@@ -115,6 +115,18 @@ def test_packed_files_in_a_named_folder_are_unpacked_into_the_cache(
     assert held(mine) == before
 
 
+def test_a_wrong_packed_file_in_a_named_folder_is_an_error_whatever_the_cache_has(
+    digits: Dataset, tmp_path: Path, cache: Path
+) -> None:
+    lay_out(cache / "digits")
+    mine = pack(tmp_path / "mine", CONTENTS | {"images": b"something else"})
+    message = refusal(lambda: prepare(digits, mine))
+    assert str(mine / "images.gz") in message
+    assert digits.files[0].sha256 in message
+    (mine / "images.gz").write_bytes(b"no archive at all")
+    assert "cannot be unpacked" in refusal(lambda: prepare(digits, mine))
+
+
 def test_a_missing_file_in_a_named_folder_is_an_error_and_not_fetched(
     digits: Dataset, tmp_path: Path
 ) -> None:
