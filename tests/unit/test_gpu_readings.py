@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from analysis import gpu_use
+from analysis.load import load_runs
 from analysis.network_report import main as write_report
 from analysis.summary import summarise
 from cluster.gpu_readings import VALUES, Nvml, open_nvml
@@ -226,6 +227,53 @@ def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
     assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
     assert "not over eth0</td>" in page
     assert "not as theory says" not in page
+
+
+def test_what_did_not_cross_eth0_is_not_priced_by_eth0s_bytes(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    record(run_on_gpus, "nvlink")
+    page = page_of(run_on_gpus, tmp_path / "out")
+    runs = load_runs([run_on_gpus])
+    assert runs.table.loc[1, "status"] == "completed"
+    assert runs.table.loc[1, ["train_sent_bytes", "sent_per_step_bytes"]].isna().all()
+    assert len(runs.curves)
+    assert runs.curves["sent_bytes"].isna().all()
+    for column in ("bytes for a point of accuracy", "sent per worker and step", "sent, all nodes"):
+        assert f">{column}<" not in page
+    assert "what GPUs exchanged did not cross eth0" in page
+    assert "What it takes to reach an accuracy of" in page  # in time and epochs
+    assert 'id="accuracy-against-bytes"' not in page
+
+
+def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    page_of(run_on_gpus, tmp_path / "alone")
+    counted = sorted(path.parent for path in RECORDED_RUNS.rglob("spec.json"))[:6]
+    folders = [run_on_gpus.path, *counted]
+    output = tmp_path / "out"
+    assert write_report([*map(str, folders), "--output", str(output)]) == 0
+    page = (output / "report.html").read_text()
+    assert 'id="accuracy-against-bytes"' in page
+    with (output / "tables" / "target.csv").open() as file:
+        sent = {row["configuration"]: row["sent_bytes"] for row in csv.DictReader(file)}
+    assert "" in sent.values()
+    assert len([one for one in sent.values() if one]) > 1
+
+
+def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
+    run_on_gpus: RunFolder,
+) -> None:
+    write_json(
+        run_on_gpus.summary,
+        summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed").to_json(),
+    )
+    summary = run_on_gpus.read_summary()
+    summary["per_step"]["predicted_mean"] = 0.0
+    summary["bytes"]["train"]["sent"] = 0
+    write_json(run_on_gpus.summary, summary)
+    assert load_runs([run_on_gpus]).table.loc[1, "train_sent_bytes"] == 0
 
 
 def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(
