@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster import gpu_collector, gpu_machine
+from cluster import gpu_collector, gpu_machine, gpu_plan
 from cluster.gpu_collector import Nodes, watch
 from cluster.gpu_node import devices, place
 from cluster.gpu_plan import data_of, make_plan, prepare
@@ -134,6 +134,22 @@ def test_an_unknown_flag_is_one_line_and_code_2(capsys: pytest.CaptureFixture[st
     assert left.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--learning-rate" in line
+
+
+@pytest.mark.parametrize("flags", ["--lr '0.1", "--help", "--doctor"])
+def test_the_plan_leaves_with_one_line_and_code_2(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = open_session(tmp_path, OWN)
+    monkeypatch.setattr(gpu_plan, "RUNS", tmp_path)
+    monkeypatch.setenv("PROFILE", "ddp")
+    monkeypatch.setenv("FLAGS", flags)
+    assert gpu_plan.main() == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("plan: flags")
+    assert said.err.count("\n") == 1
+    assert read_plan(session) is None
 
 
 def test_a_session_is_found_again_and_what_was_planned_in_it(tmp_path: Path) -> None:
