@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from analysis import gpu_use
+from analysis.fitted import observe_all
 from analysis.load import load_runs
 from analysis.network_report import main as write_report
 from analysis.summary import summarise
@@ -260,6 +261,14 @@ def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
         sent = {row["configuration"]: row["sent_bytes"] for row in csv.DictReader(file)}
     assert "" in sent.values()
     assert len([one for one in sent.values() if one]) > 1
+
+
+def test_the_cost_model_of_cpus_and_eth0_is_not_fitted_to_gpus(run_on_gpus: RunFolder) -> None:
+    for gpu, observed in ((1, 0), (0, 1)):
+        write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": gpu})
+        summary = summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed")
+        write_json(run_on_gpus.summary, summary.to_json())
+        assert len(observe_all([run_on_gpus])) == observed
 
 
 def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
