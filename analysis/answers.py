@@ -94,9 +94,10 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     target = report.target if report.target is not None else usual_target(runs, configurations)
     if target is None:
         return said
-    costs = []
+    costs, uncounted = [], False
     for one in configurations:
         got = reached(runs, one, target)
+        uncounted |= bool(got.seeds) and got.sent_bytes is None
         if got.sent_bytes and got.seeds == got.of:
             costs.append((one, got.sent_bytes))
     ask = (
@@ -104,6 +105,11 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         if len(costs) > 1
         else f"Bytes to {target:.4g}:"
     )
+    if not costs and uncounted:
+        return [
+            *said,
+            Answer(ask, "what GPUs exchanged did not cross eth0, where bytes are counted."),
+        ]
     if not costs:
         return [*said, Answer(ask, "no strategy that sends anything got there in all its runs.")]
     costs.sort(key=lambda pair: pair[1])

@@ -21,6 +21,7 @@ class Point:
 
     epoch: int
     sent_bytes: float
+    """NaN where they are not known."""
     accuracy: float
     low: float
     high: float
@@ -78,12 +79,12 @@ def reached(runs: Runs, one: Configuration, target: float) -> Reached:
     if not first:
         return Reached(0, len(one.numbers))
     table = pd.DataFrame(first)
-    seconds = table["seconds"].dropna()
+    sent, seconds = table["sent_bytes"].dropna(), table["seconds"].dropna()
     return Reached(
         len(first),
         len(one.numbers),
         float(table["epoch"].astype(float).mean()),
-        float(table["sent_bytes"].astype(float).mean()),
+        None if sent.empty else float(sent.astype(float).mean()),
         None if seconds.empty else float(seconds.astype(float).mean()),
     )
 

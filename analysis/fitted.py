@@ -77,6 +77,7 @@ def observe(folder: RunFolder) -> Observation | None:
         spec, seconds = summary["spec"], summary["seconds"]
         slow = spec.get("bottleneck") or spec.get("straggler") or spec.get("cpus")
         odd = spec.get("overlap") or spec.get("launcher", "torch") != "torch" or slow
+        odd = odd or spec.get("gpu")  # the constants are those of CPUs and of eth0
         ends_early = (
             spec["train_size"] // spec["workers"] // spec["batch_size"] % spec["local_steps"]
         )

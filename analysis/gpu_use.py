@@ -19,7 +19,8 @@ Span = tuple[float, float]
 def describe(
     samples: Sequence[GpuSample], events: dict[str, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """An entry per GPU: means and bytes over its node's training. Null is what the driver does not say.
+    """An entry per GPU: means and bytes over its node's training. Null is what the driver does not say,
+    and all of them where no training was begun.
 
     `events` are those of each node, by its name.
     """
@@ -33,11 +34,12 @@ def describe(
 
 
 def train_spans(events: Sequence[dict[str, Any]]) -> list[Span]:
+    """Training that was broken off lasted until the node's last word."""
     borders = [e for e in events if e["event"] in ("phase", "end")]
     return [
         (start["t"], end["t"])
-        for start, end in itertools.pairwise(borders)
-        if start["phase"] == "train"
+        for start, end in itertools.pairwise([*borders, *events[-1:]])
+        if start.get("phase") == "train" and start["t"] < end["t"]
     ]
 
 
@@ -59,23 +61,23 @@ def _use(samples: Sequence[GpuSample], spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def _known(samples: Sequence[GpuSample], name: str, spans: Sequence[Span]) -> list[int]:
-    """The readings in training; all of them where it was too short for one."""
+    """The readings in training; all of them where it was too short for one; none where there was none."""
     values = [(s.t, value) for s in samples if (value := getattr(s.reading, name)) is not None]
     inside = [v for t, v in values if any(start <= t <= end for start, end in spans)]
-    return inside or [v for _, v in values]
+    return inside or [v for _, v in values if spans]
 
 
 def _counted(samples: Sequence[GpuSample], name: str, spans: Sequence[Span]) -> int | None:
-    """Between readings, wherever there was training; a counter that fell has begun again at 0."""
+    """Between two readings, the share of the time that was training; a counter that fell has begun again at 0."""
     readings = [(s.t, value) for s in samples if (value := getattr(s.reading, name)) is not None]
-    if len(readings) < 2:
+    if len(readings) < 2 or not spans:
         return None
-    increments = (
-        after if after < before else after - before
-        for (since, before), (until, after) in itertools.pairwise(readings)
-        if any(start < until and since < end for start, end in spans)
-    )
-    return int(sum(increments))
+    booked = 0.0
+    for (since, before), (until, after) in itertools.pairwise(readings):
+        trained = sum(max(0.0, min(until, end) - max(since, start)) for start, end in spans)
+        if trained:
+            booked += (after if after < before else after - before) * trained / (until - since)
+    return round(booked)
 
 
 def _estimated(samples: Sequence[GpuSample], rate: str, spans: Sequence[Span]) -> int | None:

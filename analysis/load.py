@@ -150,6 +150,8 @@ GPU_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column -> where it is in an entry of gpus."""
 
+BY_ETH0 = ("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes")
+"""Null where the exchange did not cross it, and so are the bytes of a curve."""
 MAY_BE_NEGATIVE = ("error", "loss", "seed")
 LEAST = {"workers": 1, "passes": 1, "epochs": 1, "batch_size": 1}
 MOST = {"accuracy": 1, "workers": 65_536}
@@ -288,12 +290,22 @@ def _read(folder: RunFolder, live: bool) -> _Read:
                 raise ValueError(f"{WHERE[name]} is {value!r}")
         parts = {name: _pick_all(name, entries[name]) for name in PARTS}
         _check(row, parts)
+        if _went_another_way(row):
+            row |= dict.fromkeys(BY_ETH0)
+            parts["curves"] = [{**point, "sent_bytes": None} for point in parts["curves"]]
         return _Read(row, parts)
     except FileNotFoundError:
         reason = "no summary.json: the run is still going on, or was killed"
     except (OSError, ValueError, RecursionError) as error:
         reason = f"summary.json is cut off or damaged: {error}"
     return _Read({**named, "status": "damaged", "error": reason})
+
+
+def _went_another_way(row: dict[str, Any]) -> bool:
+    """GPUs of one host: eth0 did not see what they exchanged, and says nothing of what it cost."""
+    return bool(
+        row["gpu"] and row["sent_over_predicted"] is None and row["predicted_per_step_bytes"] != 0
+    )
 
 
 def _so_far(folder: RunFolder) -> dict[str, Any]:

@@ -7,6 +7,7 @@ so an image of that name is the image that is wanted; `latest` is what compose/ 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -39,6 +40,9 @@ MADE_WITH = {
     "report": ("Dockerfile", "../requirements-run.txt"),
 }
 """Target -> the files in docker/ that decide what is in it, beside our code."""
+
+BASES = {"gpu": ("GPU_BASE",), "gpu-horovod": ("GPU_BASE", "GPU_DEVEL_BASE")}
+"""Target -> variables of the environment by which docker/build_image.sh takes another base."""
 
 TAKES = {
     "worker": "a minute or two",
@@ -79,6 +83,9 @@ def fingerprint(launcher: str) -> str:
     digest = hashlib.sha256()
     for file in sources(launcher):
         digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for variable in BASES.get(TARGETS[launcher], ()):
+        if base := os.environ.get(variable):
+            digest.update(f"{variable}={base}\0".encode())
     return digest.hexdigest()[:12]
 
 

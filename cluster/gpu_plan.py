@@ -6,12 +6,15 @@ BACKEND       nccl: on GPUs; gloo: the same on CPUs
 GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with multi-host always 1
 GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
 STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
-FLAGS         any other flags of ./measure.sh
+FLAGS         any other knobs of a run, as the flags of ./measure.sh; what stands above is refused there
+OVER_NETWORK  yes or no: how NCCL takes the nodes (gpu_node.py); only looked at here
 RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import os
 import shlex
 import subprocess
@@ -21,14 +24,25 @@ from pathlib import Path
 
 from cluster import environment
 from cluster.catalogue import MODELS
-from cluster.flags import make_experiments, make_parser
+from cluster.engine import refuse_limits
+from cluster.flags import YES_NO, make_experiments, make_parser
 from cluster.gpu_session import RUNS, Plan, current_session, read_plan, write_plan
+from cluster.measure import check_train_sizes, settle
+from cluster.progress import PlainProgress
 from cluster.run_folder import RunFolder, write_json
 from cluster.spec import Experiment, SpecError
 from cluster.strategies import STRATEGIES
 
 PROFILES = ("ddp", "data-parallel", "horovod", "multi-host")
 KNOBS = ("strategy", "passes", "workload", "epochs", "batch_size")
+ELSEWHERE = {
+    **{knob: f"set {knob.upper()}" for knob in KNOBS},
+    "workers": "set GPUS, or WORLD_SIZE of multi-host",
+    "gpu": "set GPUS",
+    "launcher": "choose the profile ddp or horovod",
+    "engine": "leave it out",
+}
+"""Knobs of a run that FLAGS cannot have -> what says it instead."""
 BACKENDS = {"nccl": True, "gloo": False}
 
 
@@ -61,7 +75,8 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
         raise SpecError(f"unknown profile {profile!r}; there is: {', '.join(PROFILES)}")
     on_gpu = _choice("backend", given.get("BACKEND") or "nccl", BACKENDS)
     gpus = _number("gpus", given.get("GPUS") or "2")
-    flags = shlex.split(given.get("FLAGS", ""))
+    _choice("over_network", given.get("OVER_NETWORK") or "no", YES_NO)
+    flags = _other_flags(given.get("FLAGS", ""))
     for knob in KNOBS:
         if value := given.get(knob.upper()):
             flags += ["--" + knob.replace("_", "-"), value]
@@ -75,6 +90,10 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
     elif profile == "multi-host":
         workers = _number("world_size", given.get("WORLD_SIZE") or "2")
         first_rank, nodes_here, gpus = _number("rank", given.get("RANK") or "0", 0), 1, 1
+        if first_rank >= workers:
+            raise SpecError(
+                f"rank {first_rank} is none of 0 to {workers - 1}: world_size is {workers}"
+            )
     strategy = given.get("STRATEGY") or ""
     if strategy in STRATEGIES and STRATEGIES[strategy].has_server:
         workers -= 1
@@ -84,7 +103,9 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
         raise SpecError(
             f"one run at a time, and this makes {len(experiments)}: ./measure.sh --gpu makes sweeps"
         )
-    (experiment,) = experiments
+    check_train_sizes(experiments)
+    refuse_limits(experiments[0], "./measure.sh makes nodes that it can limit")
+    experiment = settle(experiments[0], "docker", PlainProgress())
     ids = _gpu_ids(given.get("GPU_IDS", ""), gpus) if on_gpu else ()
     label = (
         experiment.label
@@ -110,6 +131,26 @@ def data_of(experiment: Experiment) -> list[str]:
     return [name for name in (experiment.dataset, weights) if name is not None and name != "none"]
 
 
+def _other_flags(text: str) -> list[str]:
+    """FLAGS, of which nothing is overridden or ignored in silence."""
+    try:
+        flags = shlex.split(text)
+    except ValueError as error:
+        raise SpecError(f"flags {text!r} cannot be read: {error}") from None
+    if any(flag.startswith(("-h", "--help")) for flag in flags):
+        raise SpecError("flags: no help here; see ./measure.sh --help")
+    parser = make_parser()
+    unsaid: list[str] = []  # a list, since some flags append to what is there
+    blank = dict.fromkeys(vars(parser.parse_args([])), unsaid)
+    said = vars(parser.parse_args(flags, argparse.Namespace(**blank)))
+    knobs = {field.name for field in dataclasses.fields(Experiment)} | {"global_batch_size"}
+    for name in (name for name, value in said.items() if value is not unsaid):
+        if name in ELSEWHERE or name not in knobs:
+            instead = ELSEWHERE.get(name, "that is for ./measure.sh itself, leave it out")
+            raise SpecError(f"flags: --{name.replace('_', '-')} does not go here: {instead}")
+    return flags
+
+
 def _gpu_ids(text: str, gpus: int) -> tuple[int, ...]:
     ids = tuple(_number("gpu_ids", part, 0) for part in text.split(",")) if text else range(gpus)
     if len(ids) < gpus or len(set(ids)) < len(ids):
@@ -118,9 +159,10 @@ def _gpu_ids(text: str, gpus: int) -> tuple[int, ...]:
 
 
 def _number(name: str, text: str, least: int = 1) -> int:
-    if not text.strip().isdigit() or int(text) < least:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10) or int(digits) < least:
         raise SpecError(f"{name} must be a whole number from {least} on, not {text!r}")
-    return int(text)
+    return int(digits)
 
 
 def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:

@@ -16,6 +16,9 @@ ALL_LINKS = 2**32 - 1
 KIB, KB = 1024, 1000
 VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Where in the library's union a value of each type is, in the order of its types."""
+UNSIGNED_INT = VALUES.index("uiVal")
+TURN = 2**32
+"""After so many, a counter of that type is at 0 again. (More than one turn between two readings nobody can see.)"""
 
 
 class Nvml:
@@ -23,6 +26,7 @@ class Nvml:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._seen: dict[tuple[int, Any], int] = {}
         library.nvmlInit()
 
     def close(self) -> None:
@@ -38,8 +42,8 @@ class Nvml:
             gpu = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError:
             return GpuReading()
-        sent = self._field(gpu, nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
-        received = self._field(gpu, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
+        sent = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
+        received = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
         counts = sent is not None and received is not None
         return GpuReading(
             utilisation_percent=self._attribute("nvmlDeviceGetUtilizationRates", gpu, "gpu"),
@@ -51,8 +55,10 @@ class Nvml:
             pcie_received_rate=None
             if counts
             else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_RX_BYTES),
-            nvlink_sent_bytes=self._nvlink(gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
-            nvlink_received_bytes=self._nvlink(gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX),
+            nvlink_sent_bytes=self._nvlink(index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
+            nvlink_received_bytes=self._nvlink(
+                index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+            ),
         )
 
     def _attribute(self, function: str, gpu: Any, name: str) -> int | None:
@@ -67,19 +73,30 @@ class Nvml:
         except self._library.NVMLError:
             return None
 
-    def _nvlink(self, gpu: Any, field: int) -> int | None:
-        count = self._field(gpu, (field, ALL_LINKS))
+    def _nvlink(self, index: int, gpu: Any, field: int) -> int | None:
+        count = self._count(index, gpu, (field, ALL_LINKS))
         return None if count is None else count * KIB
 
-    def _field(self, gpu: Any, field: int | tuple[int, int]) -> int | None:
+    def _count(self, index: int, gpu: Any, field: int | tuple[int, int]) -> int | None:
+        """A counter of 32 bits is followed over its turns."""
+        found = self._field(gpu, field)
+        if found is None or found.valueType != UNSIGNED_INT:
+            return None if found is None else _value(found)
+        seen = self._seen.get((index, field), 0)
+        self._seen[index, field] = seen + (_value(found) - seen) % TURN
+        return self._seen[index, field]
+
+    def _field(self, gpu: Any, field: int | tuple[int, int]) -> Any:
         """A field has an error of its own; a driver that knows no fields at all has one for the call."""
         try:
             (found,) = self._library.nvmlDeviceGetFieldValues(gpu, [field])
         except self._library.NVMLError:
             return None
-        if found.nvmlReturn != self._library.NVML_SUCCESS:
-            return None
-        return int(getattr(found.value, VALUES[found.valueType]))
+        return found if found.nvmlReturn == self._library.NVML_SUCCESS else None
+
+
+def _value(found: Any) -> int:
+    return int(getattr(found.value, VALUES[found.valueType]))
 
 
 def open_nvml() -> Nvml | None:

@@ -29,6 +29,11 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
         raise SpecError(
             f"prepare is for torchrun, that is --launcher torch, not {experiment.launcher}"
         )
+    if experiment.gpu:
+        raise SpecError(
+            "gpu does not go with --prepare, whose Python has torch for the CPU alone: for GPUs of several hosts use"
+            " compose/gpu.yml's profile multi-host (docs/gpu.md)"
+        )
     refuse_limits(experiment, "leave out --prepare for nodes on this machine")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise SpecError(f"prepare {folder}: that is there already; name a new folder")

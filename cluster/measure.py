@@ -83,7 +83,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     if asked not in ("auto", *ENGINES):
         raise SpecError(f"unknown engine {asked!r}; there is: auto, {', '.join(ENGINES)}")
     experiments = make_experiments(args, ENGINES[-1])
-    _check_train_sizes(experiments)
+    check_train_sizes(experiments)
     if args.prepare is not None:
         return prepare_hosts(args, arguments, experiments, progress)
     _check_output(args.output)
@@ -91,7 +91,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     given = args.data_dir and _prepare_data(experiments, args.data_dir, progress)
     if asked == "auto" and name != EXISTING:
         progress.say(f"engine: {name} ({reason})")
-    experiments = [_settle(e, name, progress) for e in experiments]
+    experiments = [settle(e, name, progress) for e in experiments]
 
     launcher = _largest_launcher(experiments)
     if any(experiment.gpu for experiment in experiments):
@@ -134,7 +134,7 @@ def prepare_hosts(
     for flag in ("engine", "spark_master", "data_dir"):
         if getattr(args, flag) is not None:
             raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
-    experiment = _settle(hosts.check(experiments, args.prepare), EXISTING, progress)
+    experiment = settle(hosts.check(experiments, args.prepare), EXISTING, progress)
     about = environment.describe(["./measure.sh", *arguments], {"name": EXISTING})
     print(hosts.instructions(experiment, hosts.prepare(experiment, args.prepare, about)))
     return 0
@@ -239,7 +239,7 @@ def _say_models(experiments: list[Experiment], progress: Progress) -> None:
             progress.say(f"model: {name} on {dataset}, {count:,} parameters, {size}")
 
 
-def _settle(experiment: Experiment, engine: str, progress: Progress) -> Experiment:
+def settle(experiment: Experiment, engine: str, progress: Progress) -> Experiment:
     """Fill in what was left to us: the engine, and the schedule where it is `auto`."""
     schedule = experiment.schedule
     if schedule == "auto":
@@ -259,7 +259,7 @@ def _chosen_schedule(workers: int, passes: int, seed: int, progress: Progress) -
     return choice.schedule
 
 
-def _check_train_sizes(experiments: list[Experiment]) -> None:
+def check_train_sizes(experiments: list[Experiment]) -> None:
     for experiment in experiments:
         available = DATASETS[str(experiment.dataset)].train_size
         if experiment.train_size > available:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -44,7 +45,9 @@ def section(report: Report) -> Section | None:
         if len(report.tasks) > 1:
             parts.append(f"<h3>{escape(task)}</h3>")
         name = "accuracy-against-bytes" + (f"-{place + 1}" if place else "")
-        parts.append(chart_html(_chart(name, drawn)))
+        counted = [(one, points) for one, points in drawn if not isnan(points[-1].sent_bytes)]
+        if counted:
+            parts.append(chart_html(_chart(name, counted)))
         costs = _costs(report, task, [one for one, _ in drawn])
         parts.append(costs[0])
         tables.append(costs[1])

@@ -225,7 +225,8 @@ def _add_true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]])
             mine = runs.loc[list(numbers)]
             total = float(mine["total_sent_bytes"].astype(float).mean())
             row["true_bytes"] = total
-            row["train_bytes"] = float(mine["train_sent_bytes"].astype(float).mean())
+            trained = mine["train_sent_bytes"].dropna().astype(float)
+            row["train_bytes"] = None if trained.empty else float(trained.mean())
             activity = mine["network_activity_sum"].dropna().astype(float)
             row["times"] = float(activity.mean()) / total if total and not activity.empty else None
 

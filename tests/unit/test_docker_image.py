@@ -101,6 +101,28 @@ def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> 
 
 
 @pytest.mark.parametrize(
+    ("variable", "changed"),
+    [
+        ("GPU_BASE", {"torch on GPUs", "horovod on GPUs"}),
+        ("GPU_DEVEL_BASE", {"horovod on GPUs"}),
+    ],
+)
+def test_another_base_makes_another_image_of_what_starts_from_it(
+    variable: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = {target: needed(target) for target in docker_image.TARGETS.values()}
+    for launcher, target in docker_image.TARGETS.items():
+        bases = {STAGES[one] for one in stages[target]}
+        assert (f"${{{variable}}}" in bases) == (launcher in changed)
+    monkeypatch.delenv(variable, raising=False)
+    usual = {launcher: docker_image.name(launcher) for launcher in docker_image.TARGETS}
+    monkeypatch.setenv(variable, "")
+    assert usual == {launcher: docker_image.name(launcher) for launcher in usual}
+    monkeypatch.setenv(variable, "pytorch/pytorch:other")
+    assert {one for one in usual if docker_image.name(one) != usual[one]} == changed
+
+
+@pytest.mark.parametrize(
     ("line", "news"),
     [
         ("#12 [worker-venv 2/3] RUN cd /venv\n", "worker-venv 2/3"),

@@ -168,6 +168,14 @@ def test_nodes_of_one_host_reach_each_other_and_nothing_else() -> None:
         assert made["networks"]["cluster"]["internal"] is True
 
 
+def test_another_base_of_the_nodes_image_is_handed_to_its_build() -> None:
+    for profile, given in (("ddp", {"GPU_BASE"}), ("horovod", {"GPU_BASE", "GPU_DEVEL_BASE"})):
+        made = services(profile, GPU_BASE="one", GPU_DEVEL_BASE="two")[NODES[profile]]["build"]
+        assert {k: v for k, v in made["args"].items() if v is not None} == {
+            name: "one" if name == "GPU_BASE" else "two" for name in given
+        }
+
+
 def test_hosts_meet_on_a_network_that_somebody_made_before() -> None:
     made = document("multi-host", RANK="3", NETWORK="lab")
     assert made["networks"]["hosts"]["name"] == "lab"

@@ -70,6 +70,15 @@ def test_namespaces_have_no_gpus() -> None:
         measure.choose_engine("netns", [Experiment(gpu=1)])
 
 
+def test_hosts_that_are_prepared_for_torchrun_have_no_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure.main(["--gpu", "--prepare", str(tmp_path / "new")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("measure: gpu does not go with --prepare")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_persons_own_lines_stay_in_composes_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,12 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from analysis import gpu_use
+from analysis.fitted import observe_all
+from analysis.load import load_runs
 from analysis.network_report import main as write_report
 from analysis.summary import summarise
-from cluster.gpu_readings import Nvml, open_nvml
+from cluster.gpu_readings import VALUES, Nvml, open_nvml
 from cluster.gpu_samples import GpuCollector, gpus_by_node
 from cluster.records import GPU_FIELDS, GpuReading, GpuSample
 from cluster.run_folder import RunFolder, write_json
@@ -118,10 +121,12 @@ def phases(*borders: tuple[float, str]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_bytes_are_booked_to_training_once() -> None:
-    """Counters stand at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; two epochs share the second between them."""
+    """Counters stand at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; of an interval, the time that is training counts."""
     events = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
     (use,) = gpu_use.describe(samples_of("nvlink"), events)
-    assert use["nvlink_sent_bytes"] == 1_310_720 * 9 // 4 * 1024
+    assert use["nvlink_sent_bytes"] == round(
+        1_310_720 * 1024 * (1 / 4 * 0.5 + 3 / 4 + 5 / 4 * (0.2 + 0.5))
+    )
     assert use["nvlink_received_bytes"] == use["nvlink_sent_bytes"]
     assert use["utilisation_mean"] == pytest.approx((0.71 + 0.96) / 2)
     assert use["memory_max_bytes"] == 3_985_637_376
@@ -140,6 +145,37 @@ def test_a_counter_that_fell_has_begun_again() -> None:
     samples = [GpuSample(float(k), "node0", 0, one) for k, one in enumerate(readings)]
     (use,) = gpu_use.describe(samples, phases((0.0, "train"), (3.0, "finish")))
     assert use["nvlink_sent_bytes"] == 100 + 50 + 30
+
+
+def test_training_that_was_broken_off_lasted_until_the_nodes_last_word() -> None:
+    events = phases((100.0, "join"), (101.0, "train"))
+    events["node0"].append({"event": "error", "t": 103.0, "message": "out of memory"})
+    (use,) = gpu_use.describe(samples_of("nvlink"), events)
+    assert use["nvlink_sent_bytes"] == 1_310_720 * 1024 * (3 / 4 + 5 / 4)
+
+
+@pytest.mark.parametrize("name", ["nvlink", "pcie-only"])
+@pytest.mark.parametrize("events", [{}, phases((100.0, "join"), (104.0, "finish"))])
+def test_without_any_training_there_is_nothing_to_book(
+    name: str, events: dict[str, list[dict[str, Any]]]
+) -> None:
+    (use,) = gpu_use.describe(samples_of(name), events)
+    figures = {name for name in use if name.endswith("_bytes")} - {"memory_max_bytes"}
+    assert {use[name] for name in (*figures, "utilisation_mean")} == {None}
+
+
+@pytest.mark.parametrize(("kind", "grown"), [("uiVal", 1_500_000_000), ("ullVal", 500_000_000)])
+def test_a_counter_of_32_bits_is_followed_over_its_turn(kind: str, grown: int) -> None:
+    library = ReplayedNvml("nvlink")
+    sent = pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
+    for reading, count in zip(
+        library._gpus[0]["readings"], (2**32 - 10**9, 5 * 10**8), strict=False
+    ):
+        reading["fields"][str(sent)] |= {"value": count, "type": VALUES.index(kind)}
+    nvml = Nvml(library)
+    samples = [GpuSample(float(k), "node0", 0, nvml.read(0)) for k in range(2)]
+    (use,) = gpu_use.describe(samples, phases((0.0, "train"), (1.0, "finish")))
+    assert use["pcie_sent_bytes"] == grown
 
 
 @pytest.fixture
@@ -188,10 +224,65 @@ def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
     assert "sent over NVLink" in page
     assert (tmp_path / "out" / "tables" / "gpus.csv").exists()
     summary = run_on_gpus.read_summary()
-    assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**9
+    assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**8
     assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
     assert "not over eth0</td>" in page
     assert "not as theory says" not in page
+
+
+def test_what_did_not_cross_eth0_is_not_priced_by_eth0s_bytes(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    record(run_on_gpus, "nvlink")
+    page = page_of(run_on_gpus, tmp_path / "out")
+    runs = load_runs([run_on_gpus])
+    assert runs.table.loc[1, "status"] == "completed"
+    assert runs.table.loc[1, ["train_sent_bytes", "sent_per_step_bytes"]].isna().all()
+    assert len(runs.curves)
+    assert runs.curves["sent_bytes"].isna().all()
+    for column in ("bytes for a point of accuracy", "sent per worker and step", "sent, all nodes"):
+        assert f">{column}<" not in page
+    assert "what GPUs exchanged did not cross eth0" in page
+    assert "What it takes to reach an accuracy of" in page  # in time and epochs
+    assert 'id="accuracy-against-bytes"' not in page
+
+
+def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    page_of(run_on_gpus, tmp_path / "alone")
+    counted = sorted(path.parent for path in RECORDED_RUNS.rglob("spec.json"))[:6]
+    folders = [run_on_gpus.path, *counted]
+    output = tmp_path / "out"
+    assert write_report([*map(str, folders), "--output", str(output)]) == 0
+    page = (output / "report.html").read_text()
+    assert 'id="accuracy-against-bytes"' in page
+    with (output / "tables" / "target.csv").open() as file:
+        sent = {row["configuration"]: row["sent_bytes"] for row in csv.DictReader(file)}
+    assert "" in sent.values()
+    assert len([one for one in sent.values() if one]) > 1
+
+
+def test_the_cost_model_of_cpus_and_eth0_is_not_fitted_to_gpus(run_on_gpus: RunFolder) -> None:
+    for gpu, observed in ((1, 0), (0, 1)):
+        write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": gpu})
+        summary = summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed")
+        write_json(run_on_gpus.summary, summary.to_json())
+        assert len(observe_all([run_on_gpus])) == observed
+
+
+def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
+    run_on_gpus: RunFolder,
+) -> None:
+    write_json(
+        run_on_gpus.summary,
+        summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed").to_json(),
+    )
+    summary = run_on_gpus.read_summary()
+    summary["per_step"]["predicted_mean"] = 0.0
+    summary["bytes"]["train"]["sent"] = 0
+    write_json(run_on_gpus.summary, summary)
+    assert load_runs([run_on_gpus]).table.loc[1, "train_sent_bytes"] == 0
 
 
 def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from cluster import gpu_collector, gpu_machine
+from cluster import gpu_collector, gpu_machine, gpu_plan
 from cluster.gpu_collector import Nodes, watch
 from cluster.gpu_node import devices, place
 from cluster.gpu_plan import data_of, make_plan, prepare
 from cluster.gpu_session import Plan, current_session, open_session, planned_run, read_plan
 from cluster.run_folder import RunFolder
 from cluster.spec import Experiment, SpecError
+from workloads.consensus import choose_schedule
 
 FAR = 1_000_000 + os.getpid()
 OWN = f"{os.getuid()}:{os.getgid()}"
@@ -80,11 +81,75 @@ def test_through_gloo_it_is_the_same_on_cpus() -> None:
         ({"GPU_IDS": "3"}, "must name 2 different GPUs"),
         ({"EPOCHS": "1,2"}, "one run at a time, and this makes 2"),
         ({"STRATEGY": "gossip"}, "unknown strategy 'gossip'"),
+        ({"GPUS": "²"}, "gpus must be a whole number from 1 on, not '²'"),
+        ({"GPUS": "9" * 5000}, "gpus must be a whole number"),
+        ({"GPUS": "-1"}, "gpus must be a whole number"),
+        ({"GPUS": "2.0"}, "gpus must be a whole number"),
+        ({"OVER_NETWORK": "true"}, "unknown over_network 'true'; there is: yes, no"),
+        ({"PROFILE": "multi-host", "RANK": "3", "WORLD_SIZE": "3"}, "rank 3 is none of 0 to 2"),
+        ({"FLAGS": "--lr '0.1"}, "cannot be read: No closing quotation"),
+        ({"FLAGS": "--lr 0.1 --help"}, "no help here"),
+        ({"FLAGS": "-h"}, "no help here"),
+        ({"FLAGS": "--strategy pairwise"}, "--strategy does not go here: set STRATEGY"),
+        ({"FLAGS": "--epochs=3"}, "--epochs does not go here: set EPOCHS"),
+        ({"FLAGS": "--batch-size 8", "BATCH_SIZE": "9"}, "--batch-size does .* set BATCH_SIZE"),
+        ({"FLAGS": "--workers 2"}, "--workers does not go here: set GPUS"),
+        ({"FLAGS": "--gpu"}, "--gpu does not go here"),
+        ({"FLAGS": "--launcher horovod"}, "--launcher does not go here: choose the profile"),
+        ({"FLAGS": "--engine docker"}, "--engine does not go here"),
+        ({"FLAGS": "--output runs"}, "--output does not go here: that is for ./measure.sh itself"),
+        ({"FLAGS": "--prepare new"}, "--prepare does not go here"),
+        ({"FLAGS": "--preset frugal"}, "--preset does not go here"),
+        ({"FLAGS": "--doctor"}, "--doctor does not go here"),
+        ({"FLAGS": "--data-dir /data"}, "--data-dir does not go here"),
+        ({"FLAGS": "--spark-master yarn"}, "--spark-master does not go here"),
+        ({"FLAGS": "--cpus 1"}, "cpus does not apply to an existing cluster"),
+        ({"FLAGS": "--straggler 1:0.5"}, "straggler does not apply"),
+        ({"FLAGS": "--total-memory 2g"}, "total_memory does not apply"),
+        ({"FLAGS": "--link 50mbit"}, "link does not go with gpu"),
+        ({"FLAGS": "--bottleneck 1:50mbit", "BACKEND": "gloo"}, "bottleneck does not apply"),
+        ({"FLAGS": "--train-size 60001"}, "train_size 60,001 is more than the 60,000 training"),
     ],
 )
 def test_a_mistake_is_one_line(given: dict[str, str], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         planned(**given)
+
+
+def test_other_knobs_of_a_run_go_through_as_they_are() -> None:
+    experiment, _ = planned(FLAGS="--lr 0.3 --global-batch-size 64 --link none --overlap")
+    assert (experiment.lr, experiment.batch_size, experiment.overlap) == (0.3, 32, True)
+
+
+def test_the_best_schedule_is_chosen_when_a_run_is_planned() -> None:
+    experiment, _ = planned(
+        STRATEGY="pairwise", PASSES="1", GPUS="4", FLAGS="--schedule auto", BACKEND="gloo"
+    )
+    assert experiment.schedule == choose_schedule(4, 1, experiment.seed).schedule
+
+
+def test_an_unknown_flag_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        planned(FLAGS="--learning-rate 1")
+    assert left.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--learning-rate" in line
+
+
+@pytest.mark.parametrize("flags", ["--lr '0.1", "--help", "--doctor"])
+def test_the_plan_leaves_with_one_line_and_code_2(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = open_session(tmp_path, OWN)
+    monkeypatch.setattr(gpu_plan, "RUNS", tmp_path)
+    monkeypatch.setenv("PROFILE", "ddp")
+    monkeypatch.setenv("FLAGS", flags)
+    assert gpu_plan.main() == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("plan: flags")
+    assert said.err.count("\n") == 1
+    assert read_plan(session) is None
 
 
 def test_a_session_is_found_again_and_what_was_planned_in_it(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
 
 PATIENCE_S = 120
-"""A peer that is silent for this long in a step is an error; one that died is noticed at once."""
+"""A peer that is silent for this long in a step is an error. One that died is noticed at once where a connection to it
+breaks; inside a host, NCCL has none: there it is this long, or until the collector sees it (cluster/gpu_collector.py)."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
