@@ -66,6 +66,17 @@ def in_common(runs: pd.DataFrame) -> str:
     return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
 
 
+def scored_on(runs: pd.DataFrame) -> str:
+    """What the accuracy at the end is of: all test samples, or as many as --test-size says."""
+    sizes = runs[runs["accuracy"].notna()]["test_size"]
+    asked = sorted(int(size) for size in sizes.dropna().unique())
+    if not asked:
+        return "on the whole test set"
+    least, most = f"{asked[0]:,}", f"{asked[-1]:,}"
+    samples = f"on {least if least == most else f'{least} to {most}'} test samples (--test-size)"
+    return f"{samples}, or on the whole test set" if sizes.isna().any() else samples
+
+
 def label(run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True) -> str:
     """What was run, in words; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):

@@ -22,12 +22,14 @@ from analysis.figures import (
     rounded,
     share_axis,
 )
+from analysis.labels import scored_on
 from analysis.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.units import bytes_text, seconds_text
 
 NOTE = (
-    "One point per epoch, scored on a part of the test set; a diamond, the end of a run, on all of it. A band is"
+    "One point per epoch, scored on a part of the test set, at most 2,000 samples; a diamond is the end of a run,"
+    " scored {scored_on}. A band is"
     " the least and the most accurate of several seeds. Bytes are as the interfaces count them, headers too, all"
     " nodes together. A grey line joins the configurations that no other beats with fewer bytes and more accuracy,"
     " where there are several."
@@ -57,7 +59,7 @@ def section(report: Report) -> Section | None:
         "accuracy",
         "Accuracy against bytes",
         "\n".join(parts),
-        NOTE,
+        NOTE.format(scored_on=scored_on(report.runs.table)),
         tables={"target": pd.concat(tables, ignore_index=True), "curves": curves},
     )
 

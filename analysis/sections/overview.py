@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.answers import answers
-from analysis.labels import differing, in_common, label, several_sizes
+from analysis.labels import differing, in_common, label, several_sizes, scored_on
 from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.records import HEADER_BYTES
@@ -31,9 +31,9 @@ COLUMNS = [
 NOTE = (
     f"Sent per step is the payload of the training phase: the bytes an interface counted less {HEADER_BYTES}"
     " for every packet's headers, mean over workers. Predicted is what theory says the strategy must send. Sent"
-    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of the test set."
+    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of what it was tested on."
     " Time per step is the median. Counters: how far the kernel's and Docker's, where read, are from the"
-    " worker's own. Accuracy is of the average of all workers' models, on the whole test set."
+    " worker's own. Accuracy is of the average of all workers' models"
 )
 
 
@@ -71,7 +71,7 @@ def section(report: Report) -> Section:
         + bullets(answers(report), "answers")
         + table_html(rows, COLUMNS, folds=True)
     )
-    return Section("overview", "Overview", body, NOTE)
+    return Section("overview", "Overview", body, f"{NOTE}, {scored_on(table)}.")
 
 
 def _what(report: Report) -> str:

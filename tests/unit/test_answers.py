@@ -11,8 +11,9 @@ import pytest
 
 from analysis.answers import answers
 from analysis.figures import share_axis
-from analysis.labels import in_common
+from analysis.labels import in_common, scored_on
 from analysis.load import Runs, load_runs
+from analysis.sections import accuracy, overview
 from analysis.sections.report import Report
 from analysis.verdict import AGREES, compared
 from cluster.run_folder import find_runs
@@ -50,6 +51,20 @@ def test_what_all_runs_share_is_said_and_what_differs_is_not(uneven: Runs) -> No
     other.loc[1, "epochs"] = 4
     assert "epoch" not in in_common(other)
     assert in_common(uneven.table[:0]) == ""
+
+
+def test_it_is_said_how_much_of_the_test_set_was_used(uneven: Runs) -> None:
+    table = uneven.table.assign(test_size=pd.array([None, None], dtype="Int64"))
+    assert scored_on(table) == "on the whole test set"
+    table.loc[1, "test_size"] = 200
+    assert scored_on(table) == "on 200 test samples (--test-size), or on the whole test set"
+    table["test_size"] = [200, 1000]
+    assert scored_on(table) == "on 200 to 1,000 test samples (--test-size)"
+    for make in (overview.section, accuracy.section):
+        section = make(Report.of(dataclasses.replace(uneven, table=table)))
+        assert section is not None
+        assert "on 200 to 1,000 test samples" in section.note
+        assert "whole" not in section.note
 
 
 def test_seeds_that_overlap_are_not_told_apart(uneven: Runs) -> None:
