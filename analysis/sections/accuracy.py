@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.configurations import Configuration
+from analysis.configurations import Configuration, mean
 from analysis.curves import Point, curve, frontier, reached, usual_target
 from analysis.figures import (
     DASHES,
@@ -22,6 +22,7 @@ from analysis.figures import (
     rounded,
     share_axis,
 )
+from analysis.guessing import is_guessing
 from analysis.labels import scored_on
 from analysis.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
 from analysis.sections.report import Report
@@ -47,6 +48,8 @@ def section(report: Report) -> Section | None:
             parts.append(f"<h3>{escape(task)}</h3>")
         name = "accuracy-against-bytes" + (f"-{place + 1}" if place else "")
         parts.append(chart_html(_chart(name, drawn)))
+        if report.target is None and all(_is_guessing(report, one) for one in configurations):
+            continue  # a target that guessing reaches says nothing
         costs = _costs(report, task, [one for one, _ in drawn])
         parts.append(costs[0])
         tables.append(costs[1])
@@ -60,8 +63,16 @@ def section(report: Report) -> Section | None:
         "Accuracy against bytes",
         "\n".join(parts),
         NOTE.format(scored_on=scored_on(report.runs.table)),
-        tables={"target": pd.concat(tables, ignore_index=True), "curves": curves},
+        tables={
+            "target": pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(),
+            "curves": curves,
+        },
     )
+
+
+def _is_guessing(report: Report, one: Configuration) -> bool:
+    accuracy = mean(report.runs, one, "accuracy")
+    return accuracy is not None and is_guessing(one.row, accuracy)
 
 
 Drawn = Sequence[tuple[Configuration, list[Point]]]

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.answers import answers
-from analysis.labels import differing, in_common, label, several_sizes, scored_on
+from analysis.guessing import is_guessing
+from analysis.labels import differing, in_common, label, scored_on, several_sizes
 from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.records import HEADER_BYTES
@@ -104,5 +105,7 @@ def labels_of(table: pd.DataFrame) -> dict[Any, str]:
 def cost_of_a_point(run: pd.Series[Any]) -> float | None:
     """Bytes of all nodes in training for each percent of accuracy; None where nothing was learned."""
     if pd.isna(run["accuracy"]) or pd.isna(run["train_sent_bytes"]) or not run["accuracy"]:
+        return None
+    if is_guessing(run, float(run["accuracy"])):
         return None
     return float(run["train_sent_bytes"]) / (100 * float(run["accuracy"]))
