@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.advice import AVERAGE_LESS, Answer, advice
+from analysis.advice import AVERAGE_LESS, Answer, Step, advice
 from analysis.configurations import Configuration, named
 from analysis.curves import reached, usual_target
 from analysis.fitted import load
@@ -185,10 +185,36 @@ def _advice(report: Report) -> list[Answer]:
                     f" --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
                 )
             said = advice(
-                load(), str(row["model"]), int(row["model_bytes"]), SLOW_MBIT, workers, learned
+                load(),
+                str(row["model"]),
+                int(row["model_bytes"]),
+                SLOW_MBIT,
+                workers,
+                learned,
+                measured_steps(report, str(row["model"]), workers),
             )
             return [said] if said else []
     return []
+
+
+def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
+    """Of each strategy the shortest, on links of just that rate and all else alike; empty where fewer than two were tried."""
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    for one in report.configurations:
+        row = one.row
+        here = (str(row["model"]), int(row["workers"])) == (model, workers)
+        even = pd.isna(row["bottleneck"]) and pd.isna(row["straggler"])
+        if one.strategy != "single" and here and even and row["link"] == f"{SLOW_MBIT}mbit":
+            keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
+            groups.setdefault(tuple(str(row[key]) for key in keys), []).append(one)
+    if not groups:
+        return []
+    members = max(groups.values(), key=lambda some: len({one.strategy for one in some}))
+    found: dict[str, Step] = {}
+    same = named(members, with_workers=False)
+    for got in sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean):
+        found.setdefault(got.one.strategy, Step(got.one.strategy, got.one.label, got.mean))
+    return list(found.values()) if len(found) > 1 else []
 
 
 def _what(row: pd.Series[Any]) -> str:

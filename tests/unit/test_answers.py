@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.answers import answers
+from analysis.answers import answers, measured_steps
 from analysis.figures import share_axis
 from analysis.guessing import is_guessing
 from analysis.labels import in_common, scored_on
@@ -156,6 +156,31 @@ def test_what_averaging_less_cost_is_what_seeds_agree_on(
 ) -> None:
     both = [("allreduce", one) for one in full] + [("pairwise", one) for one in less]
     assert words in said(seeds(uneven, *both), "Which strategy at 100 Mbit")
+
+
+@pytest.mark.parametrize(
+    ("link", "others", "measured"),
+    [
+        ("100mbit", {}, True),
+        ("100mbit/1ms", {}, False),
+        ("100mbit", {"straggler": "1:0.5"}, False),
+        (None, {}, False),
+    ],
+)
+def test_what_was_measured_at_that_rate_is_answered_first(
+    uneven: Runs, link: str | None, others: dict[str, str], measured: bool
+) -> None:
+    table = uneven.table.assign(link=link, step_median_s=[0.25, 0.125], **others)
+    text = said(Report.of(dataclasses.replace(uneven, table=table)), "Which strategy at 100 Mbit")
+    assert ("every step: allreduce, 250 ms, measured." in text) == measured
+    assert ("To average less: pairwise (ring), passes 1, 125 ms, measured." in text) == measured
+    assert ("Times are predicted" in text) != measured
+
+
+def test_one_strategy_at_that_rate_is_not_an_answer(uneven: Runs) -> None:
+    table = uneven.table.assign(link=["100mbit", "50mbit"])
+    report = Report.of(dataclasses.replace(uneven, table=table))
+    assert measured_steps(report, "mnist-cnn", 3) == []
 
 
 def test_without_both_kinds_the_command_that_tells_is_named(uneven: Runs) -> None:
