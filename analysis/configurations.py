@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import differing, label, several_sizes
+from analysis.labels import differing, labels, several_sizes
 from analysis.load import KNOBS, Runs
 
 SAME = ("strategy", "workers", "passes", "schedule", "engine", *(k for k in KNOBS if k != "seed"))
@@ -48,13 +48,13 @@ def find_configurations(runs: Runs) -> list[Configuration]:
         for _, members in groups
     ]
     models = dict.fromkeys(str(one.row["model"]) for one in found)
-    labels = {}
+    names = {}
     sizes = several_sizes(runs.table)
     for model in models:
         mine = (one for one in found if str(one.row["model"]) == model)
         for one in named(mine, with_workers=sizes):
-            labels[one.numbers] = one.label + (f", {model}" if len(models) > 1 else "")
-    return [dataclasses.replace(one, label=labels[one.numbers]) for one in found]
+            names[one.numbers] = one.label + (f", {model}" if len(models) > 1 else "")
+    return [dataclasses.replace(one, label=names[one.numbers]) for one in found]
 
 
 def named(
@@ -70,10 +70,13 @@ def named(
     return [
         dataclasses.replace(
             one,
-            label=label(one.row, knobs, with_workers=with_workers)
-            + (f", {one.row['engine']}" if several_engines else ""),
+            label=text + (f", {one.row['engine']}" if several_engines else ""),
         )
-        for one in members
+        for one, text in zip(
+            members,
+            labels([one.row for one in members], knobs, with_workers=with_workers),
+            strict=True,
+        )
     ]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.answers import answers
 from analysis.guessing import is_guessing
-from analysis.labels import differing, in_common, label, scored_on, several_sizes
+from analysis.labels import differing, in_common, labels, scored_on, several_sizes
 from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.records import HEADER_BYTES
@@ -47,7 +47,7 @@ def problem(run: pd.Series[Any]) -> str:
 
 def section(report: Report) -> Section:
     table = report.runs.table
-    labels = labels_of(table)
+    names = labels_of(table)
     several_models, several_engines, several_sessions = (
         table[name].nunique() > 1 for name in ("model", "engine", "session")
     )
@@ -61,7 +61,7 @@ def section(report: Report) -> Section:
         rows.append(
             {
                 **{str(name): value for name, value in run.items()},
-                "run_label": f"{number}\u2002{labels[number]}",
+                "run_label": f"{number}\u2002{names[number]}",
                 "run_label_note": where,
                 "run_label_problem": problem(run),
                 "bytes_per_point": cost_of_a_point(run),
@@ -95,10 +95,9 @@ def labels_of(table: pd.DataFrame) -> dict[Any, str]:
     found: dict[Any, str] = {}
     sizes = several_sizes(table)
     for _, members in table.groupby("model", sort=False, dropna=False):
-        knobs = differing(members)
-        found |= {
-            number: label(run, knobs, with_workers=sizes) for number, run in members.iterrows()
-        }
+        rows = [run for _, run in members.iterrows()]
+        texts = labels(rows, differing(members), with_workers=sizes)
+        found |= dict(zip(members.index, texts, strict=True))
     return found
 
 

@@ -99,7 +99,7 @@ def section(report: Report) -> Section | None:
     parts = [
         paragraphs(_about(model)),
         bullets([text for text in said if text]),
-        choice_html("prediction", title, "model and links", choices),
+        choice_html("predicted-exchange", title, "model and links", choices),
         table_html(rows, COLUMNS),
     ]
     tables = {"prediction": pd.DataFrame(rows)}

@@ -12,7 +12,7 @@ import pytest
 from analysis.answers import answers, measured_steps
 from analysis.figures import share_axis
 from analysis.guessing import is_guessing
-from analysis.labels import in_common, scored_on
+from analysis.labels import in_common, labels, scored_on
 from analysis.load import Runs, load_runs
 from analysis.sections import accuracy, overview
 from analysis.sections.report import Report
@@ -158,6 +158,28 @@ def test_what_averaging_less_cost_is_what_seeds_agree_on(
     assert words in said(seeds(uneven, *both), "Which strategy at 100 Mbit")
 
 
+def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
+    runs = [uneven.table.iloc[0].copy() for _ in range(3)]
+    runs[1]["lr_rule"], runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = "linear", 1.5, 0.0
+    knobs = ["lr_rule", "warmup_epochs", "bucket_mb"]
+    assert labels(runs, knobs, with_workers=False) == [
+        "allreduce",
+        "allreduce, lr rule linear, warmup epochs 1.5",
+        "allreduce, tensor by tensor",
+    ]
+    assert labels(runs[:1], ["lr"], with_workers=False) == ["allreduce, lr 0.05"]  # a quantity
+
+
+def test_what_would_make_two_labels_alike_is_said(uneven: Runs) -> None:
+    """A run from before there was a knob, beside one that has it as it usually is."""
+    runs = [uneven.table.iloc[0].copy() for _ in range(2)]
+    runs[0]["lr_rule"], runs[1]["lr_rule"] = None, "none"
+    found = labels(runs, ["lr_rule"], with_workers=False)
+    assert found == ["allreduce", "allreduce, lr rule none"]
+    runs[0]["lr_rule"] = "none"
+    assert labels(runs, ["lr_rule"], with_workers=False) == ["allreduce"] * 2
+
+
 @pytest.mark.parametrize(
     ("link", "others", "measured"),
     [
@@ -217,5 +239,14 @@ def test_a_run_holds_or_it_is_said_why_not(
 
 
 def test_marks_of_a_narrow_axis_differ() -> None:
-    formats = [share_axis("a", [0.9, 0.9 + span])["tickformat"] for span in (0.5, 0.01, 0.001)]
-    assert formats == [".0%", ".1%", ".2%"]
+    formats = [share_axis("a", [0.9, 0.9 + span])["tickformat"] for span in (0.5, 0.02)]
+    assert formats == [".0%", ".1%"]
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [([0.9, 0.902], [0.851, 0.951]), ([0.99], [0.94, 1]), ([0.0, 0.004], [0, 0.052])],
+)
+def test_nearly_equal_shares_look_nearly_equal(values: list[float], ends: list[float]) -> None:
+    assert share_axis("a", values)["range"] == ends
+    assert "range" not in share_axis("a", [0.9, 0.92])
