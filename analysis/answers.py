@@ -73,9 +73,11 @@ def _names(found: Sequence[Measured]) -> str:
 
 
 def _listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names with commas in them are kept apart by semicolons."""
+    between = "; " if any("," in name for name in names) else ", "
     if most is not None and len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        return f"{between.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([between.join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _alike(best: Measured, others: Sequence[Measured], ties: Sequence[Measured] = ()) -> str:
@@ -171,7 +173,7 @@ def _burst(runs: Runs, one: Configuration) -> str:
 
 def _advice(report: Report) -> list[Answer]:
     """For the first model that learns something, with as many workers as most of its runs."""
-    for configurations in report.tasks.values():
+    for configurations in sorted(report.tasks.values(), key=lambda some: _guess(report.runs, some)):
         several = [one for one in configurations if one.row["workers"] > 1]
         if several:
             workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
@@ -195,6 +197,11 @@ def _advice(report: Report) -> list[Answer]:
             )
             return [said] if said else []
     return []
+
+
+def _guess(runs: Runs, configurations: Sequence[Configuration]) -> bool:
+    found = _measured(runs, configurations, "accuracy")
+    return all(is_guessing(one.one.row, one.mean) for one in found)
 
 
 def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
@@ -240,7 +247,7 @@ def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
             best.setdefault(got.one.strategy, got)
         less = [got for name, got in best.items() if name in AVERAGE_LESS]
         full = [got for name, got in best.items() if name not in AVERAGE_LESS]
-        if less and full:
+        if less and full and not is_guessing(found[0].one.row, found[0].mean):
             each = "; ".join(f"{got.one.label} {got.mean:.2%}" for got in (*less, full[0]))
             worst = min(less, key=lambda got: got.mean)
             compared_groups.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))

@@ -39,7 +39,7 @@ def section(report: Report) -> Section | None:
         if len(report.tasks) > 1:
             parts.append(f"<h3>{escape(task)}</h3>")
         rows = _rows(task, points)
-        if varies([sent for _, sent, _ in points]):
+        if varies([sent for _, sent, _ in points]) and len({got for *_, got in points}) > 1:
             parts.append(chart_html(_chart(place, points)))
         parts.append(table_html(_together(rows), COLUMNS))
         tables += rows

@@ -114,6 +114,7 @@ def test_what_guessing_reaches_is_not_called_accurate(uneven: Runs) -> None:
     assert asked["Accuracy:"].startswith("no better than guessing; the best: pairwise")
     assert not any("ytes to" in ask for ask in asked)
     assert [overview.cost_of_a_point(run) for _, run in report.runs.table.iterrows()] == [None] * 2
+    assert "Whether that learns as much" in said(report, "Which strategy at 100 Mbit")
     section = accuracy.section(report)
     assert section is not None
     assert section.tables["target"].empty
