@@ -26,7 +26,7 @@ NOTE = (
     " their means over a turn. Exposed communication is what a step waits for:"
     " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
     " two apart, so its whole step is one bar. The palest part is what the medians of both leave of the median step:"
-    " medians do not add up, and reading data is in neither. A tick marks the bound: computing, and the busiest link's bytes,"
+    " medians do not add up, and reading data is in neither; where both together are more, a bar is as much too long. A tick marks the bound: computing, and the busiest link's bytes,"
     " headers included, over its rate; small messages may beat it by what a link lets through at once."
     " On an emulated cluster all nodes share the machine's cores."
 )
@@ -76,7 +76,7 @@ def rest(step: float | None, compute: float | None, exposed: float | None) -> fl
     """What makes a bar as long as the median step; None where its parts are not known."""
     if step is None or compute is None:
         return None
-    return max(0.0, step - compute - (exposed or 0.0))
+    return max(0.0, round(step - compute - (exposed or 0.0), 6))
 
 
 def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
@@ -88,7 +88,9 @@ def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
             known = [
                 row
                 for row in members
-                if row[key] is not None and (words == UNKNOWN) == (row["compute_median_s"] is None)
+                if row[key] is not None
+                and (words != REST or row[key] > 0)
+                and (words == UNKNOWN) == (row["compute_median_s"] is None)
             ]
             if known:
                 traces.append(_bar(strategy, key, words, known))
