@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from analysis.advice import AVERAGE_LESS, Answer, advice
+import pandas as pd
+
+from analysis.advice import AVERAGE_LESS, Answer, Step, advice
 from analysis.configurations import Configuration, named
 from analysis.curves import reached, usual_target
 from analysis.fitted import load
+from analysis.guessing import is_guessing
 from analysis.labels import several_sizes
 from analysis.load import Runs
 from analysis.verdict import AGREES, compared, is_measured
+from cluster.catalogue import WORKLOADS
 from cluster.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ AS_MUCH = 0.005
 ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition")
 """Where these are equal, accuracies of strategies can be compared, each at the best learning rate tried with it."""
 MOST_NAMES = 3
+TIE = 0.0005
+"""Accuracies that differ by less are the same in the digits that are shown, or nearly."""
 
 
 def answers(report: Report) -> list[Answer]:
@@ -63,15 +69,22 @@ def _measured(runs: Runs, configurations: Sequence[Configuration], column: str) 
 
 
 def _names(found: Sequence[Measured]) -> str:
-    names = [one.one.label for one in found]
-    if len(names) > MOST_NAMES:
-        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return _listed([one.one.label for one in found], MOST_NAMES)
 
 
-def _alike(best: Measured, others: Sequence[Measured]) -> str:
-    """Those whose seeds overlap with the best's are not told apart from it."""
-    near = [one for one in others if one.low <= best.high and one.high >= best.low]
+def _listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names with commas in them are kept apart by semicolons."""
+    between = "; " if any("," in name for name in names) else ", "
+    if most is not None and len(names) > most:
+        return f"{between.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([between.join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _alike(best: Measured, others: Sequence[Measured], ties: Sequence[Measured] = ()) -> str:
+    """Those whose seeds overlap with the best's are not told apart from it; `ties` are named already."""
+    near = [
+        one for one in others if one not in ties and one.low <= best.high and one.high >= best.low
+    ]
     seeds = [len(one.one.numbers) for one in (best, *others)]
     if max(seeds) == 1:
         return "" if not others else " One seed each: --repeat 3 would tell chance from difference."
@@ -83,12 +96,17 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     found = sorted(_measured(runs, configurations, "accuracy"), key=lambda one: -one.mean)
     best = found[0]
     seeds = len(best.one.numbers)
-    text = f"{best.one.label}, {best.mean:.2%}"
+    ties = [one for one in found if one.mean >= best.mean - TIE]
+    names = _listed([one.one.label for one in ties]) + (" alike" if len(ties) > 1 else "")
+    text = f"{names}, {best.mean:.2%}"
+    if is_guessing(best.one.row, best.mean):
+        return [Answer("Accuracy:", f"no better than guessing; the best: {text}.")]
     if seeds > 1:
-        text += f" (mean of {seeds} seeds, {best.low:.2%} to {best.high:.2%})"
+        text += f" ({'the first: ' if len(ties) > 1 else ''}mean of {seeds} seeds, {best.low:.2%} to {best.high:.2%})"
     said = [
         Answer(
-            "Most accurate:" if len(found) > 1 else "Accuracy:", f"{text}.{_alike(best, found[1:])}"
+            "Most accurate:" if len(found) > 1 else "Accuracy:",
+            f"{text}.{_alike(best, found[1:], ties)}",
         )
     ]
     target = report.target if report.target is not None else usual_target(runs, configurations)
@@ -114,7 +132,9 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         return [*said, Answer(ask, "no strategy that sends anything got there in all its runs.")]
     costs.sort(key=lambda pair: pair[1])
     least, most = costs[0], costs[-1]
-    text = f"{least[0].label}, {bytes_text(least[1])} over all nodes"
+    few = [one.label for one, sent in costs if sent <= MORE * least[1]]
+    names = _listed(few) + (" alike" if len(few) > 1 else "")
+    text = f"{names}, {bytes_text(least[1])} over all nodes"
     if most[1] > MORE * least[1]:
         text += f"; the most: {most[0].label}, {bytes_text(most[1])}, {most[1] / least[1]:.1f} times as much"
     return [*said, Answer(ask, text + ".")]
@@ -159,7 +179,7 @@ def _burst(runs: Runs, one: Configuration) -> str:
 
 def _advice(report: Report) -> list[Answer]:
     """For the first model that learns something, with as many workers as most of its runs."""
-    for configurations in report.tasks.values():
+    for configurations in sorted(report.tasks.values(), key=lambda some: _guess(report.runs, some)):
         several = [one for one in configurations if one.row["workers"] > 1]
         if several:
             workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
@@ -168,12 +188,56 @@ def _advice(report: Report) -> list[Answer]:
                 report.runs, [one for one in several if one.row["workers"] == workers]
             )
             if not learned:
-                learned = f"Whether that learns as much: ./measure.sh --workers {workers} --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
+                learned = (
+                    f"Whether that learns as much: ./measure.sh {_what(row)} --workers {workers}"
+                    f" --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
+                )
             said = advice(
-                load(), str(row["model"]), int(row["model_bytes"]), SLOW_MBIT, workers, learned
+                load(),
+                str(row["model"]),
+                int(row["model_bytes"]),
+                SLOW_MBIT,
+                workers,
+                learned,
+                measured_steps(report, str(row["model"]), workers),
             )
             return [said] if said else []
     return []
+
+
+def _guess(runs: Runs, configurations: Sequence[Configuration]) -> bool:
+    found = _measured(runs, configurations, "accuracy")
+    return all(is_guessing(one.one.row, one.mean) for one in found)
+
+
+def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
+    """Of each strategy the shortest, on links of just that rate and all else alike; empty where fewer than two were tried."""
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    for one in report.configurations:
+        row = one.row
+        here = (str(row["model"]), int(row["workers"])) == (model, workers)
+        even = pd.isna(row["bottleneck"]) and pd.isna(row["straggler"])
+        if one.strategy != "single" and here and even and row["link"] == f"{SLOW_MBIT}mbit":
+            keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
+            groups.setdefault(tuple(str(row[key]) for key in keys), []).append(one)
+    if not groups:
+        return []
+    members = max(groups.values(), key=lambda some: len({one.strategy for one in some}))
+    found: dict[str, Step] = {}
+    same = named(members, with_workers=False)
+    for got in sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean):
+        found.setdefault(got.one.strategy, Step(got.one.strategy, got.one.label, got.mean))
+    return list(found.values()) if len(found) > 1 else []
+
+
+def _what(row: pd.Series[Any]) -> str:
+    """What a run trained, as it is typed."""
+    model, dataset = str(row["model"]), row["dataset"]
+    for name, facts in WORKLOADS.items():
+        if (facts["model"], facts["dataset"]) == (model, dataset):
+            return f"--workload {name}"
+    known = not pd.isna(dataset) and dataset != "none"
+    return f"--model {model}" + (f" --dataset {dataset}" if known else "")
 
 
 def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
@@ -189,14 +253,28 @@ def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
             best.setdefault(got.one.strategy, got)
         less = [got for name, got in best.items() if name in AVERAGE_LESS]
         full = [got for name, got in best.items() if name not in AVERAGE_LESS]
-        if less and full:
+        if less and full and not is_guessing(found[0].one.row, found[0].mean):
             each = "; ".join(f"{got.one.label} {got.mean:.2%}" for got in (*less, full[0]))
-            compared_groups.append((full[0].mean - min(got.mean for got in less), each))
+            worst = min(less, key=lambda got: got.mean)
+            compared_groups.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))
     if not compared_groups:
         return ""
-    lost, each = max(compared_groups)
-    cost = "no" if lost < AS_MUCH else f"up to {100 * lost:.1f} points of"
-    return f"Here that cost {cost} accuracy ({each})."
+    _, text, each = max(compared_groups)
+    return f"{text} ({each})."
+
+
+def _lost(less: Measured, full: Measured) -> str:
+    """A cost is what seeds agree on: the best of one is below the worst of the other."""
+    lost = full.mean - less.mean
+    one_seed = len(less.one.numbers) == len(full.one.numbers) == 1
+    if lost < AS_MUCH:
+        return f"Here they learned as much{', one seed each' if one_seed else ''}"
+    points = f"{100 * lost:.1f} points"
+    if one_seed:
+        return f"Here accuracy differs by up to {points}, one seed each"
+    if less.high < full.low:
+        return f"Here that cost up to {points} of accuracy"
+    return f"Here accuracy differs by up to {points}, but seeds overlap"
 
 
 def _trust(runs: Runs) -> list[Answer]:

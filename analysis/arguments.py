@@ -43,7 +43,8 @@ def any_link_value(text: str) -> Link:
     rate_bit = float(match[1]) * RATE_UNITS[match[2]]
     if rate_bit > 10**13:
         raise argparse.ArgumentTypeError(f"must be at most 10000gbit, not {text!r}")
-    return Link(round(rate_bit), link_value("1gbit" + slash + rest).delay_s)
+    like = link_value("1gbit" + slash + rest)
+    return Link(round(rate_bit), like.delay_s, like.loss)
 
 
 def links_value(text: str) -> dict[int, Link]:

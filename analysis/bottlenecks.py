@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import differing, label
+from analysis.labels import differing, labels
 from analysis.load import KNOBS, Runs
 from cluster.links import parse_cores, parse_links
 
@@ -106,16 +106,17 @@ def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
     given = [f"{first['workers']} workers", f"model {first['model']}"]
     given += [] if pd.isna(first["link"]) else [f"links of {first['link']}"]
     given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores a node"]
+    names = labels([rows.iloc[0] for rows in comparisons], knobs, with_workers=False)
     return Study(
         session=str(first["session"]),
         title=", ".join(given),
         comparisons=tuple(
             Comparison(
                 strategy=str(rows.iloc[0]["strategy"]),
-                label=label(rows.iloc[0], knobs, with_workers=False),
+                label=name,
                 cases=_cases(rows, nodes),
             )
-            for rows in comparisons
+            for rows, name in zip(comparisons, names, strict=True)
         ),
     )
 

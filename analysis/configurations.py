@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import differing, label, several_sizes
+from analysis.labels import differing, labels, several_sizes
 from analysis.load import KNOBS, Runs
 
 SAME = (
@@ -54,13 +54,13 @@ def find_configurations(runs: Runs) -> list[Configuration]:
     for one in found:
         tasks.setdefault(one.task, []).append(one)
     models = [str(members[0].row["model"]) for members in tasks.values()]
-    labels = {}
+    names = {}
     sizes = several_sizes(runs.table)
     for (task, members), model in zip(tasks.items(), models, strict=True):
         name = model if models.count(model) == 1 else task
         for one in named(members, with_workers=sizes):
-            labels[one.numbers] = one.label + (f", {name}" if len(tasks) > 1 else "")
-    return [dataclasses.replace(one, label=labels[one.numbers]) for one in found]
+            names[one.numbers] = one.label + (f", {name}" if len(tasks) > 1 else "")
+    return [dataclasses.replace(one, label=names[one.numbers]) for one in found]
 
 
 def named(
@@ -76,10 +76,13 @@ def named(
     return [
         dataclasses.replace(
             one,
-            label=label(one.row, knobs, with_workers=with_workers)
-            + (f", {one.row['engine']}" if several_engines else ""),
+            label=text + (f", {one.row['engine']}" if several_engines else ""),
         )
-        for one in members
+        for one, text in zip(
+            members,
+            labels([one.row for one in members], knobs, with_workers=with_workers),
+            strict=True,
+        )
     ]
 
 

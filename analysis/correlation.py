@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 FEWEST = 5
 """Configurations: below this an interval covers nearly everything, and nothing is claimed."""
+SAME = 1.02
+"""Bytes that differ by less than this factor differ in their headers only."""
 Z_95 = 1.959964
 
 
@@ -31,14 +33,17 @@ class Correlation:
     n: int
     pearson: Coefficient | None
     spearman: Coefficient | None
+    sent_alike: bool = False
 
     @property
     def sentence(self) -> str:
         if self.n < FEWEST:
             several = "configuration" if self.n == 1 else "configurations"
             return f"{self.n} {several}: too few to say anything (at least {FEWEST} are needed)."
+        if self.sent_alike:
+            return f"All sent the same, within {SAME - 1:.0%}: there is nothing to correlate."
         if self.pearson is None or self.spearman is None:
-            return "All sent the same, or all learned the same: there is nothing to correlate."
+            return "All learned the same: there is nothing to correlate."
         low, high = self.spearman.low, self.spearman.high
         if low > 0 or high < 0:
             more = "more" if low > 0 else "less"
@@ -60,6 +65,8 @@ def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
     n = len(xs)
     if n < FEWEST:
         return Correlation(n, None, None)
+    if not varies(xs):
+        return Correlation(n, None, None, sent_alike=True)
     pearson, spearman = _pearson(xs, ys), _pearson(ranks(xs), ranks(ys))
     if pearson is None or spearman is None:
         return Correlation(n, None, None)
@@ -69,6 +76,11 @@ def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
         _with_interval(pearson, variance),
         _with_interval(spearman, variance * (1 + spearman**2 / 2)),
     )
+
+
+def varies(xs: Sequence[float]) -> bool:
+    """Whether more was sent here than there: not by so little that headers explain it."""
+    return max(xs) > SAME * min(xs)
 
 
 def ranks(values: Sequence[float]) -> list[float]:

@@ -28,6 +28,8 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "triangle-up", "cross", "star", "hexagon")
 LEGEND_MOST = 14
 """Lines beyond this many have one entry for each strategy; pointing at one says which it is."""
+NARROW = 0.01
+"""Shares closer together than this would look far apart on an axis of their own."""
 WIDE = 50
 """Positive numbers further apart than this share a logarithmic axis."""
 
@@ -127,10 +129,14 @@ def _mark(seconds: float) -> str:
 
 
 def share_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """In percent, with as many digits as its marks need to differ."""
+    """In percent, with as many digits as its marks need to differ; what is nearly equal looks nearly equal."""
     known = list(values)
     span = max(known) - min(known) if known else 1.0
-    return axis(title, tickformat=f".{0 if span > 0.05 else 1 if span > 0.005 else 2}%")
+    if span < NARROW:
+        middle = (max(known) + min(known)) / 2
+        ends = max(0.0, middle - 5 * NARROW), min(1.0, middle + 5 * NARROW)
+        return axis(title, tickformat=".0%", range=rounded(ends))
+    return axis(title, tickformat=f".{0 if span > 0.05 else 1}%")
 
 
 def whole_axis(title: str, most: int) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.load import KNOBS
-from cluster.strategies import says_nothing
+from cluster.spec import Experiment
+from cluster.strategies import STRATEGIES, own_defaults, says_nothing
 from cluster.units import knob_text
 
 
@@ -33,6 +35,13 @@ SHARED = {
     "engine": Words("nodes made of {}".format),
 }
 """What a reader wants to know of all runs before anything else."""
+
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Experiment)}
+QUANTITIES = (
+    *("model", "epochs", "train_size", "batch_size", "lr", "momentum", "seed"),
+    "local_steps",
+)
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
@@ -66,8 +75,52 @@ def in_common(runs: pd.DataFrame) -> str:
     return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
 
 
-def label(run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True) -> str:
-    """What was run, in words; a run that cannot be read has only its name."""
+def scored_on(runs: pd.DataFrame) -> str:
+    """What the accuracy at the end is of: all test samples, or as many as --test-size says."""
+    sizes = runs[runs["accuracy"].notna()]["test_size"]
+    asked = sorted(int(size) for size in sizes.dropna().unique())
+    if not asked:
+        return "on the whole test set"
+    least, most = f"{asked[0]:,}", f"{asked[-1]:,}"
+    samples = f"on {least if least == most else f'{least} to {most}'} test samples (--test-size)"
+    return f"{samples}, or on the whole test set" if sizes.isna().any() else samples
+
+
+def labels(
+    runs: Sequence[pd.Series[Any]], knobs: Sequence[str], *, with_workers: bool = True
+) -> list[str]:
+    """What was run, in words; a knob as it usually is goes without saying, unless that would make two alike."""
+    short, full = (
+        [label(run, knobs, with_workers=with_workers, defaults=defaults) for run in runs]
+        for defaults in (False, True)
+    )
+    meant: dict[str, set[str]] = {}
+    for text, whole in zip(short, full, strict=True):
+        meant.setdefault(text, set()).add(whole)
+    return [
+        text if len(meant[text]) == 1 else whole for text, whole in zip(short, full, strict=True)
+    ]
+
+
+def _is_usual(run: pd.Series[Any], knob: str) -> bool:
+    """As it is unless asked for; a quantity is always said, since nobody knows the usual one by heart."""
+    if knob in QUANTITIES:
+        return False
+    strategy = str(run["strategy"])
+    own = own_defaults(strategy) if strategy in STRATEGIES else {}
+    return bool(run[knob] == own.get(knob, DEFAULTS[knob]))
+
+
+def _words(knob: str, value: Any) -> str:
+    if (knob, value) == ("bucket_mb", 0):
+        return "tensor by tensor"
+    return f"{knob.replace('_', ' ')} {knob_text(value)}"
+
+
+def label(
+    run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True, defaults: bool = True
+) -> str:
+    """All of these knobs, or those that are not as usual; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):
         return str(run["run"])
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
@@ -75,8 +128,10 @@ def label(run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = Tru
     workers = workers if with_workers else []
     passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
     others = [
-        f"{k.replace('_', ' ')} {knob_text(run[k])}"
+        _words(k, run[k])
         for k in knobs
-        if not pd.isna(run[k]) and (k, run[k]) != ("local_steps", 1)
+        if not pd.isna(run[k])
+        and (k, run[k]) != ("local_steps", 1)
+        and (defaults or not _is_usual(run, k))
     ]
     return ", ".join([run["strategy"] + schedule, *workers, *passes, *others])

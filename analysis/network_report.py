@@ -134,10 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, 100) if console.is_terminal else 200
 
-    def write(folders: Sequence[RunFolder]) -> None:
+    def write(folders: Sequence[RunFolder], refresh_s: int | None) -> None:
         report = Report.of(load_runs(folders, live=args.watch), args.target)
         try:
-            written = write_report(report, args.output, WATCH_S if args.watch else None)
+            written = write_report(report, args.output, refresh_s)
         except OSError as error:
             parser.error(f"cannot write to {args.output}: {error.strerror}")
         print_tables(report, console)
@@ -146,15 +146,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     folders = _find(parser, paths)
     seen = _newest(folders)  # before they are read: what changes meanwhile is read the next time
-    write(folders)
-    if args.open:
-        webbrowser.open((args.output / "report.html").resolve().as_uri())
-    while args.watch:
-        time.sleep(WATCH_S)
-        folders = _find(parser, paths)
-        before, seen = seen, _newest(folders)
-        if seen != before:
-            write(folders)
+    try:
+        write(folders, WATCH_S if args.watch else None)
+        if args.open:
+            webbrowser.open((args.output / "report.html").resolve().as_uri())
+        while args.watch:
+            time.sleep(WATCH_S)
+            folders = _find(parser, paths)
+            before, seen = seen, _newest(folders)
+            if seen != before:
+                write(folders, WATCH_S)
+    except KeyboardInterrupt:
+        if args.watch:
+            write(_find(parser, paths), None)  # nobody writes it again: it need not reload itself
+        raise
     return 0
 
 

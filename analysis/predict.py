@@ -13,6 +13,7 @@ if __name__ == "__main__":
     own_environment.enter("analysis.predict")  # before anything that needs numpy
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -90,6 +91,10 @@ def clusters(args: argparse.Namespace) -> list[Cluster]:
             raise SpecError(f"unknown strategy {name!r}; there is: all, {', '.join(known)}")
     if not 2 <= args.workers <= MOST_WORKERS:
         raise SpecError(f"--workers must be 2 to {MOST_WORKERS}, not {args.workers}")
+    if args.link.loss:
+        raise SpecError(
+            f"--link {args.link} has loss, which is not modelled; leave it out, or measure it: ./measure.sh"
+        )
     for flag, value in (("--passes", args.passes), ("--local-steps", args.local_steps)):
         if value < 1:
             raise SpecError(f"{flag} must be 1 or more, not {value}")
@@ -238,4 +243,10 @@ def fit_main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)

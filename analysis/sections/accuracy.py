@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.configurations import Configuration
+from analysis.configurations import Configuration, mean
 from analysis.curves import Point, curve, frontier, reached, usual_target
 from analysis.figures import (
     DASHES,
@@ -23,12 +23,15 @@ from analysis.figures import (
     rounded,
     share_axis,
 )
+from analysis.guessing import is_guessing
+from analysis.labels import scored_on
 from analysis.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.units import bytes_text, seconds_text
 
 NOTE = (
-    "One point per epoch, scored on a part of the test set; a diamond, the end of a run, on all of it. A band is"
+    "One point per epoch, scored on a part of the test set, at most 2,000 samples; a diamond is the end of a run,"
+    " scored {scored_on}. A band is"
     " the least and the most accurate of several seeds. Bytes are as the interfaces count them, headers too, all"
     " nodes together. A grey line joins the configurations that no other beats with fewer bytes and more accuracy,"
     " where there are several."
@@ -48,6 +51,8 @@ def section(report: Report) -> Section | None:
         counted = [(one, points) for one, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
             parts.append(chart_html(_chart(name, counted)))
+        if report.target is None and all(_is_guessing(report, one) for one in configurations):
+            continue  # a target that guessing reaches says nothing
         costs = _costs(report, task, [one for one, _ in drawn])
         parts.append(costs[0])
         tables.append(costs[1])
@@ -60,9 +65,17 @@ def section(report: Report) -> Section | None:
         "accuracy",
         "Accuracy against bytes",
         "\n".join(parts),
-        NOTE,
-        tables={"target": pd.concat(tables, ignore_index=True), "curves": curves},
+        NOTE.format(scored_on=scored_on(report.runs.table)),
+        tables={
+            "target": pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(),
+            "curves": curves,
+        },
     )
+
+
+def _is_guessing(report: Report, one: Configuration) -> bool:
+    accuracy = mean(report.runs, one, "accuracy")
+    return accuracy is not None and is_guessing(one.row, accuracy)
 
 
 Drawn = Sequence[tuple[Configuration, list[Point]]]

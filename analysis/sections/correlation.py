@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.configurations import Configuration, mean
-from analysis.correlation import FEWEST, Coefficient, correlate
+from analysis.correlation import FEWEST, Coefficient, correlate, varies
 from analysis.figures import bytes_axis, colour, rounded, share_axis
 from analysis.page import Chart, Column, Section, Traces, chart_html, table_html
 from analysis.sections.report import Report
@@ -39,7 +39,9 @@ def section(report: Report) -> Section | None:
         if len(report.tasks) > 1:
             parts.append(f"<h3>{escape(task)}</h3>")
         rows = _rows(task, points)
-        parts += [chart_html(_chart(place, points)), table_html(_together(rows), COLUMNS)]
+        if varies([sent for _, sent, _ in points]) and len({got for *_, got in points}) > 1:
+            parts.append(chart_html(_chart(place, points)))
+        parts.append(table_html(_together(rows), COLUMNS))
         tables += rows
     if not parts:
         return None

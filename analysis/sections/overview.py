@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.answers import answers
-from analysis.labels import differing, in_common, label, several_sizes
+from analysis.guessing import is_guessing
+from analysis.labels import differing, in_common, labels, scored_on, several_sizes
 from analysis.page import Column, Section, bullets, paragraphs, table_html
 from analysis.sections.report import Report
 from cluster.records import HEADER_BYTES
@@ -31,9 +32,9 @@ COLUMNS = [
 NOTE = (
     f"Sent per step is the payload of the training phase: the bytes an interface counted less {HEADER_BYTES}"
     " for every packet's headers, mean over workers. Predicted is what theory says the strategy must send. Sent"
-    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of the test set."
+    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of what it was tested on."
     " Time per step is the median. Counters: how far the kernel's and Docker's, where read, are from the"
-    " worker's own. Accuracy is of the average of all workers' models, on the whole test set."
+    " worker's own. Accuracy is of the average of all workers' models"
 )
 
 
@@ -46,7 +47,7 @@ def problem(run: pd.Series[Any]) -> str:
 
 def section(report: Report) -> Section:
     table = report.runs.table
-    labels = labels_of(table)
+    names = labels_of(table)
     several_models, several_engines, several_sessions = (
         table[name].nunique() > 1 for name in ("model", "engine", "session")
     )
@@ -60,7 +61,7 @@ def section(report: Report) -> Section:
         rows.append(
             {
                 **{str(name): value for name, value in run.items()},
-                "run_label": f"{number}\u2002{labels[number]}",
+                "run_label": f"{number}\u2002{names[number]}",
                 "run_label_note": where,
                 "run_label_problem": problem(run),
                 "bytes_per_point": cost_of_a_point(run),
@@ -71,7 +72,7 @@ def section(report: Report) -> Section:
         + bullets(answers(report), "answers")
         + table_html(rows, COLUMNS, folds=True)
     )
-    return Section("overview", "Overview", body, NOTE)
+    return Section("overview", "Overview", body, f"{NOTE}, {scored_on(table)}.")
 
 
 def _what(report: Report) -> str:
@@ -94,15 +95,16 @@ def labels_of(table: pd.DataFrame) -> dict[Any, str]:
     found: dict[Any, str] = {}
     sizes = several_sizes(table)
     for _, members in table.groupby("model", sort=False, dropna=False):
-        knobs = differing(members)
-        found |= {
-            number: label(run, knobs, with_workers=sizes) for number, run in members.iterrows()
-        }
+        rows = [run for _, run in members.iterrows()]
+        texts = labels(rows, differing(members), with_workers=sizes)
+        found |= dict(zip(members.index, texts, strict=True))
     return found
 
 
 def cost_of_a_point(run: pd.Series[Any]) -> float | None:
     """Bytes of all nodes in training for each percent of accuracy; None where nothing was learned."""
     if pd.isna(run["accuracy"]) or pd.isna(run["train_sent_bytes"]) or not run["accuracy"]:
+        return None
+    if is_guessing(run, float(run["accuracy"])):
         return None
     return float(run["train_sent_bytes"]) / (100 * float(run["accuracy"]))

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import fitted
 from analysis.advice import advice, by_link, clusters, sweeps
+from analysis.answers import measured_steps
 from analysis.cost_model import Cluster, Observation
 from analysis.crossovers import worker_counts
 from analysis.figures import axis, colour, log_seconds_axis, rounded
@@ -78,7 +79,17 @@ def section(report: Report) -> Section | None:
             choices[where] = _chart(model, asked)
             rows += _rows(model, where, asked)
         overtakings += _overtakings(model, name, size)
-        said.append(advice(model, name, size, RATES_MBIT[0], WORKERS, LEARNED))
+        said.append(
+            advice(
+                model,
+                name,
+                size,
+                RATES_MBIT[0],
+                WORKERS,
+                LEARNED,
+                measured_steps(report, name, WORKERS),
+            )
+        )
         said.append(by_link(model, size, WORKERS))
     observations = fitted.observe_all(
         report.runs.folders[number] for number in report.runs.completed.index
@@ -88,7 +99,7 @@ def section(report: Report) -> Section | None:
     parts = [
         paragraphs(_about(model)),
         bullets([text for text in said if text]),
-        choice_html("prediction", title, "model and links", choices),
+        choice_html("predicted-exchange", title, "model and links", choices),
         table_html(rows, COLUMNS),
     ]
     tables = {"prediction": pd.DataFrame(rows)}

@@ -90,11 +90,13 @@ def _read(folder: RunFolder) -> dict[str, Any]:
 
 def commands(report: Report) -> Section | None:
     labels = labels_of(report.runs.table)
-    rows = []
+    rows, written = [], []
     for number, run in report.runs.table.iterrows():
         spec = _spec(report.runs.folders[int(str(number))])
         if spec is not None:
-            rows.append((f"{number}  {labels[number]}", command(spec), str(run["strategy"])))
+            text = command(spec)
+            rows.append((f"{number}  {labels[number]}", text, str(run["strategy"])))
+            written.append((run["session"], run["run"], rows[-1][0], text))
     if not rows:
         return None
     lines = "\n".join(
@@ -103,7 +105,7 @@ def commands(report: Report) -> Section | None:
         for label, text, strategy in rows
     )
     table = f'<div class="scroll"><table>\n<thead><tr><th class="left">run</th><th class="left">type</th></tr></thead>\n<tbody>{lines}</tbody>\n</table></div>'
-    frame = pd.DataFrame([(label, text) for label, text, _ in rows], columns=["run", "command"])
+    frame = pd.DataFrame(written, columns=["session", "run", "label", "command"])
     return Section(
         "repeat",
         "How to repeat each run",

@@ -25,12 +25,18 @@ NOTE = (
     "Medians over all workers' steps but the first, means of seeds; where steps come in turns (pairwise, local steps), of"
     " their means over a turn. Exposed communication is what a step waits for:"
     " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
-    " two apart, so its whole step is one bar. A tick marks the bound: computing, and the busiest link's bytes,"
+    " two apart, so its whole step is one bar. The palest part is what the medians of both leave of the median step:"
+    " medians do not add up, and reading data is in neither; where both together are more, a bar is as much too long. A tick marks the bound: computing, and the busiest link's bytes,"
     " headers included, over its rate; small messages may beat it by what a link lets through at once."
     " On an emulated cluster all nodes share the machine's cores."
 )
 UNKNOWN = "step, not told apart"
-PARTS = {"compute_median_s": "computing", "exposed_communication_median_s": "exposed communication"}
+REST = "rest (medians do not add up)"
+PARTS = {
+    "compute_median_s": "computing",
+    "exposed_communication_median_s": "exposed communication",
+    "rest_s": REST,
+}
 
 
 def section(report: Report) -> Section | None:
@@ -46,6 +52,7 @@ def section(report: Report) -> Section | None:
         row |= {name: mean(report.runs, one, name) for name in names}
         exposed, step = row["exposed_communication_median_s"], row["step_median_s"]
         row["share"] = exposed / step if step and exposed is not None else None
+        row["rest_s"] = rest(step, row["compute_median_s"], exposed)
         if step is not None:
             rows.append(row)
     if not rows:
@@ -65,6 +72,13 @@ def section(report: Report) -> Section | None:
     )
 
 
+def rest(step: float | None, compute: float | None, exposed: float | None) -> float | None:
+    """What makes a bar as long as the median step; None where its parts are not known."""
+    if step is None or compute is None:
+        return None
+    return max(0.0, round(step - compute - (exposed or 0.0), 6))
+
+
 def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
     rows = rows[::-1]  # the first stands on top
     traces: Traces = []
@@ -74,7 +88,9 @@ def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
             known = [
                 row
                 for row in members
-                if row[key] is not None and (words == UNKNOWN) == (row["compute_median_s"] is None)
+                if row[key] is not None
+                and (words != REST or row[key] > 0)
+                and (words == UNKNOWN) == (row["compute_median_s"] is None)
             ]
             if known:
                 traces.append(_bar(strategy, key, words, known))
@@ -107,14 +123,15 @@ def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
     }
     return Chart(
         name,
-        f"What a step of {model} is made of: computing (full colour), exposed communication (light)",
+        f"What a step of {model} is made of: computing (full colour), exposed communication (light), rest (pale)",
         traces,
         layout,
     )
 
 
 def _bar(strategy: str, key: str, words: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    fill = faint(strategy, 0.45) if words == "exposed communication" else colour(strategy)
+    shares = {"exposed communication": 0.45, REST: 0.15}
+    fill = faint(strategy, shares[words]) if words in shares else colour(strategy)
     pattern = {"shape": "/", "size": 6} if words == UNKNOWN else {}
     return {
         "type": "bar",

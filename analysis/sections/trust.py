@@ -52,7 +52,9 @@ def section(report: Report) -> Section | None:
     labels = labels_of(report.runs.table)
     rows = [{"label": f"{n}\u2002{labels[n]}", **compared(run)} for n, run in table.iterrows()]
     parts = [chart_html(_chart(rows)), table_html(rows, COLUMNS)]
-    tables = {"trust": pd.DataFrame(rows)}
+    which = table[["session", "run"]].to_dict("records")
+    frame = pd.DataFrame([one | row for one, row in zip(which, rows, strict=True)])
+    tables = {"trust": frame}
     links = report.runs.links
     links = links[links["number"].isin(table.index)]
     if not links.empty:

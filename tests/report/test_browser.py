@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +89,26 @@ def test_every_figure_has_its_numbers(browser: Browser, page: Path) -> None:
     count = browser.run("document.querySelectorAll('figure.chart [data-save=csv]').length")
     assert count == sum(SECTIONS.values())
     assert "curves" in {path.stem for path in (page.parent / "tables").glob("*.csv")}
+
+
+def test_no_two_things_have_the_same_name(page: Path) -> None:
+    """A name is an address in the page, and the name of a figure's file."""
+    names = re.findall(r'<(?:h2|div|script|button)[^>]* id="([^"]+)"', page.read_text())
+    assert len(names) > 20
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_heading_that_is_jumped_to_is_below_the_bar(browser: Browser, width: int) -> None:
+    browser.size(width, 844)
+    place = (
+        "(() => { document.querySelector('#steps').scrollIntoView();"
+        " const bar = document.querySelector('.filter').getBoundingClientRect();"
+        " return [bar.bottom, document.querySelector('#steps').getBoundingClientRect().top] })()"
+    )
+    bar, heading = browser.run(place)
+    browser.size(1200, 900)
+    assert 0 < bar <= heading
 
 
 def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:

@@ -140,6 +140,15 @@ def test_the_csv_read_again_is_the_table(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again, table.reset_index(drop=True))
 
 
+@pytest.mark.parametrize("name", ["trust", "commands"])
+def test_a_table_by_run_names_session_and_run(name: str, tmp_path: Path) -> None:
+    assert main([str(SESSION), "--output", str(tmp_path)]) == 0
+    found, runs = (pd.read_csv(tmp_path / "tables" / f"{one}.csv") for one in (name, "runs"))
+    assert list(found.columns[:2]) == ["session", "run"]
+    which = found[["session", "run"]].merge(runs[["session", "run"]])
+    assert len(which) == len(found) > 0
+
+
 def test_a_run_given_twice_is_one_row(tmp_path: Path) -> None:
     main([str(SESSION), str(SESSION / PAIRWISE), "--output", str(tmp_path)])
     assert len(pd.read_csv(tmp_path / "tables" / "runs.csv")) == 2

@@ -198,6 +198,7 @@ def test_watching_follows_a_run_that_goes_on(runs: Path) -> None:
     finally:
         process.send_signal(2)
         assert process.wait(20) == 130
+    assert 'http-equiv="refresh"' not in (output / "report.html").read_text()
 
 
 def status(output: Path, run: str) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis import fitted
-from analysis.advice import advice, by_link, clusters, sweeps
+from analysis.advice import Step, advice, by_link, clusters, sweeps
 from analysis.cost_model import (
     Cluster,
     Constants,
@@ -186,6 +186,34 @@ def test_advice_names_the_quickest_and_why() -> None:
     assert "for 8 workers" in text
     assert "one node carries 8." in text  # MB: eight workers' models
     assert isinstance(by_link(load(), 10**6, 8), str)
+
+
+@pytest.mark.parametrize(
+    ("time", "why"),
+    [
+        ((0.0, 1.0, 0.0, 0.0), ", since one node carries 8"),
+        ((1.0, 1.0, 0.0, 0.0), ", since its messages wait for each other"),
+        ((0.0, 1.0, 1e-5, 0.0), ", since its nodes have much to copy and add up"),
+        ((0.0, 0.1, 0.0, 0.0), " ms)."),  # quicker than its bytes: no reason to be slow
+    ],
+)
+def test_bytes_are_the_reason_only_where_they_take_as_long(
+    time: tuple[float, ...], why: str
+) -> None:
+    constants = {"parameter-server": dataclasses.replace(TRUE, time=time)}
+    ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
+    assert why in str(advice(Fitted(constants, ranges, None), "a model", 10**6, 100, 8))
+
+
+def test_what_was_measured_is_not_predicted() -> None:
+    steps = [Step("ring", "ring", 0.5), Step("allreduce", "allreduce, lr 1", 0.4)]
+    text = str(advice(load(), "a model", 10**6, 100, 8, "Learned.", steps))
+    assert "allreduce, lr 1, 400 ms (slowest: ring, 500 ms), measured." in text
+    measured, _, predicted = text.partition("Not measured but predicted")
+    assert "Learned." in measured
+    assert "gather-scatter" in predicted
+    assert "ring" not in predicted
+    assert "allreduce" not in predicted
 
 
 def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:

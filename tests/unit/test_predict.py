@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from analysis.predict import main
 
-RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
+PROJECT = Path(__file__).resolve().parents[2]
+RUNS = PROJECT / "tests" / "data" / "runs"
 ASK = ["--workers", "1024", "--link", "10gbit", "--model-bytes", "1.4G"]
 
 
@@ -31,6 +34,18 @@ def test_all_strategies_from_the_quickest_on_with_their_errors_and_warnings(
     assert "quickest with 1024 workers, by link" in text
 
 
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """As `| head -1` does; and it was long gone before anything was written."""
+    command = [sys.executable, "-m", "analysis.predict", *ASK]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=PROJECT, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def test_within_the_fit_nothing_is_said_to_be_outside(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--workers", "4", "--link", "100mbit", "--model-bytes", "1M"]) == 0
     assert "outside" not in capsys.readouterr().out.partition("quickest on links")[0]
@@ -51,6 +66,8 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         (["--workers", "1", *ASK[2:]], "--workers must be 2 to"),
         ([*ASK, "--strategy", "gossip"], "unknown strategy 'gossip'; there is: all, allreduce"),
         ([*ASK[:2], "--link", "fast", *ASK[4:]], "fast"),
+        ([*ASK[:2], "--link", "100mbit/1ms/1%", *ASK[4:]], "has loss, which is not modelled"),
+        ([*ASK[:2], "--link", "10gbit/1ms/1%", *ASK[4:]], "has loss, which is not modelled"),
         ([*ASK[:4], "--model-bytes", "0"], "whole number of bytes"),
         ([*ASK, "--compute", "5"], "must be a time such as 20ms"),
         ([*ASK, "--passes", "0"], "--passes must be 1 or more"),

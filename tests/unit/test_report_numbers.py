@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from analysis.curves import curve, frontier, reached, usual_target
 from analysis.load import Runs, load_runs
 from analysis.rates import BINS, read_rates
 from analysis.scaling import find_series
+from analysis.sections import correlation, steps
+from analysis.sections.report import Report
 from cluster.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -86,6 +89,30 @@ def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
     for size in sizes:
         assert size.speed_up == pytest.approx(sizes[0].epoch_s / size.epoch_s)
         assert size.efficiency == pytest.approx(size.speed_up / size.workers)
+
+
+def test_a_bar_is_as_long_as_the_median_step(recorded: Runs) -> None:
+    section = steps.section(Report.of(recorded))
+    assert section is not None
+    rows = section.tables["steps"].dropna(subset=["compute_median_s"])
+    assert not rows.empty
+    parts = [rows[name].fillna(0) for name in steps.PARTS]
+    step = rows["step_median_s"]
+    assert (sum(parts) >= step - 1e-6).all()
+    longer = sum(parts) > step + 1e-6  # only where the two medians alone are longer
+    assert (rows["rest_s"][longer] == 0).all()
+    assert rows["rest_s"].max() > 0
+    assert steps.REST in section.body
+    assert steps.rest(0.1, None, None) is None
+
+
+def test_nothing_is_drawn_of_runs_that_all_sent_or_learned_the_same(recorded: Runs) -> None:
+    learned = recorded.table[recorded.table["accuracy"].notna()]
+    same = learned.assign(train_sent_bytes=[1_000_000 + at for at in range(len(learned))])
+    for table, drawn in ((learned, True), (same, False), (learned.assign(accuracy=0.5), False)):
+        section = correlation.section(Report.of(dataclasses.replace(recorded, table=table)))
+        assert section is not None
+        assert ("traffic-and-accuracy" in section.body) == drawn
 
 
 @pytest.mark.parametrize(
