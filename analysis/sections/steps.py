@@ -26,7 +26,8 @@ NOTE = (
     " their means over a turn. Exposed communication is what a step waits for:"
     " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
     " two apart, so its whole step is one bar. The palest part is what the medians of both leave of the median step:"
-    " medians do not add up, and reading data is in neither; where both together are more, a bar is as much too long. A tick marks the bound: computing, and the busiest link's bytes,"
+    " medians do not add up, and reading data is in neither; where both together are more, a bar is as much too long."
+    " A tick marks the bound: computing, and the busiest link's bytes,"
     " headers included, over its rate; small messages may beat it by what a link lets through at once."
     " On an emulated cluster all nodes share the machine's cores."
 )
