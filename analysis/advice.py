@@ -149,7 +149,7 @@ def _why_slow(found: Forecast, rate_mbit: float) -> str:
         return ""
     if found.limit == "nodes":
         return ", since its nodes have much to copy and add up"
-    return ", since its messages wait for each other"
+    return ", more than its bytes alone take"
 
 
 def by_link(model: Fitted, model_bytes: int, workers: int) -> str:

@@ -37,7 +37,6 @@ from analysis import theory
 from analysis.theory import WIRE_PER_PAYLOAD
 
 TIME_TERMS = ("message_s", "wire", "byte_s", "fill")
-BYTE_TERMS = ("framing", "message_bytes")
 SAME_AS = {"local-sgd": "allreduce"}
 """Its exchange is the other's."""
 OVERLAPS = ("ddp",)

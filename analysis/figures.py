@@ -25,7 +25,6 @@ COLOURS = {
     "local-sgd": "#5f8f1f",
 }
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "triangle-up", "cross", "star", "hexagon")
 LEGEND_MOST = 14
 """Lines beyond this many have one entry for each strategy; pointing at one says which it is."""
 NARROW = 0.01

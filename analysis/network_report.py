@@ -13,7 +13,6 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
-import os
 import sys
 import time
 import webbrowser
@@ -29,7 +28,7 @@ from analysis.page import Section, render
 from analysis.print_tables import print_tables
 from analysis.sections import SECTIONS
 from analysis.sections.report import Report
-from cluster.run_folder import RunFolder, find_runs
+from cluster.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
 SENTENCE = "What each training run sent over the network, measured and predicted, beside the accuracy it reached."
@@ -59,19 +58,12 @@ def write_report(report: Report, output: Path, refresh_s: int | None = None) -> 
     (output / "tables").mkdir(parents=True, exist_ok=True)
     names = [f"tables/{name}.csv" for name in tables]
     for name, table in zip(names, tables.values(), strict=True):
-        _write_at_once(output / name, table.to_csv(index=False))
-    _write_at_once(output / "report.html", page)
+        write_at_once(output / name, table.to_csv(index=False))
+    write_at_once(output / "report.html", page)
     for old in (output / "tables").glob("*.csv"):
         if f"tables/{old.name}" not in names:
             old.unlink()
     return ["report.html", *names]
-
-
-def _write_at_once(path: Path, text: str) -> None:
-    """Who looks while we watch sees the old file or the new one, never half."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
 
 
 def _share(text: str) -> float:

@@ -138,10 +138,14 @@ def _whole_rows(path: Path) -> Iterator[list[str]]:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Atomically: a reader sees the old file or the new one, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    temporary.replace(path)
+    write_at_once(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_at_once(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, never half."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def new_session(output: Path) -> Path:

@@ -14,7 +14,6 @@ from itertools import accumulate
 from workloads.datasets import DataFile
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-PIXELS = 32 * 32
 CHANNELS = 3
 
 

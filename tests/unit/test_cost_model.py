@@ -192,7 +192,7 @@ def test_advice_names_the_quickest_and_why() -> None:
     ("time", "why"),
     [
         ((0.0, 1.0, 0.0, 0.0), ", since one node carries 8"),
-        ((1.0, 1.0, 0.0, 0.0), ", since its messages wait for each other"),
+        ((1.0, 1.0, 0.0, 0.0), ", more than its bytes alone take"),
         ((0.0, 1.0, 1e-5, 0.0), ", since its nodes have much to copy and add up"),
         ((0.0, 0.1, 0.0, 0.0), " ms)."),  # quicker than its bytes: no reason to be slow
     ],
