@@ -58,15 +58,21 @@ def one(measured: Measured) -> dict[str, Any]:
     return summary
 
 
-def await_steps(output: Path, steps: int = 1, timeout_s: float = 60) -> Path:
-    """Wait until a worker of a run below `output` has made some steps; the run's folder."""
+def await_steps(output: Path, steps: int = 1, timeout_s: float = 180) -> Path:
+    """Wait until every worker of a run below `output` has made some steps; the run's folder."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        for events in output.glob("*/*/events/node0.jsonl"):
-            if events.read_text().count('"event":"step"') >= steps:
-                return events.parent.parent
+        for spec in output.glob("*/*/spec.json"):
+            workers = range(json.loads(spec.read_text())["workers"])
+            files = [spec.parent / "events" / f"node{rank}.jsonl" for rank in workers]
+            if all(_steps_in(file) >= steps for file in files):
+                return spec.parent
         time.sleep(0.05)
     raise AssertionError(f"no training step below {output} within {timeout_s} s")
+
+
+def _steps_in(events: Path) -> int:
+    return events.read_text().count('"event":"step"') if events.exists() else 0
 
 
 def processes_of(output: Path) -> list[int]:
