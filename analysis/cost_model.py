@@ -3,7 +3,7 @@
 An exchange of M bytes among N workers takes
 
     T  =  (message_s + delay) x messages  +  the longer of
-            on the links   (wire x path bytes x 1514/1448 + fill x leaves x least(M, FILL_BYTES)) x 8 / rate
+            on the links   (wire x path bytes x 1514/1448 + fill x leaves x least(M, FILL_BYTES)) x 8 / rate - saved
             in the nodes   byte_s x worked bytes
 
     messages      that a node sends one after the other: 2(N-1) on a ring, N-1 for an all-gather, ...
@@ -13,6 +13,9 @@ An exchange of M bytes among N workers takes
                   the machine's, so there it is all nodes' bytes over the cores
     leaves        that send to one root at once (incast): each fills the pipeline before the root's answers flow
     delay         of the links, each way
+    saved         by links that are throttled by a token bucket: what has gathered in it during a pause passes at once.
+                  It holds `burst_bytes`, and gathers while a step computes; in a tree, where a link waits for the
+                  others, each hop finds it full. A link that is slow by nature saves nothing
 
 Links and cores work at the same time, so the slower of the two counts, and a fit has to find out which it is for
 each run: it begins with the links where they are throttled and changes sides until nothing changes. A step is the
@@ -63,6 +66,8 @@ class Cluster:
     schedule: str | None = None
     local_steps: int = 1
     compute_s: float = 0.0
+    burst_bytes: int = 0
+    """That pass at once after a pause, where links are throttled by a token bucket."""
     cores: int | None = None
     """That all nodes share, where they are emulated; None: every node has its own."""
 
@@ -144,6 +149,17 @@ def _down_the_tree(workers: int) -> int:
     return took[0]
 
 
+def saved_s(cluster: Cluster) -> float:
+    """Of an exchange, by what gathered in the buckets of throttled links before it."""
+    if not cluster.burst_bytes or cluster.rate_mbit is None or not path_models(cluster):
+        return 0.0
+    per_byte_s = 8e-6 / cluster.rate_mbit
+    if cluster.strategy == "reduce-broadcast":
+        return messages(cluster) * min(cluster.burst_bytes, cluster.model_bytes) * per_byte_s
+    pause_s = cluster.compute_s * cluster.local_steps
+    return min(cluster.burst_bytes * per_byte_s, pause_s)
+
+
 def leaves(cluster: Cluster) -> int:
     return {
         "gather-scatter": cluster.workers - 1,
@@ -208,14 +224,16 @@ def byte_features(cluster: Cluster) -> list[float]:
     return [_sent_bytes(cluster), float(messages(cluster))]
 
 
-def exchange_parts(time: Sequence[float], features: Sequence[float]) -> dict[str, float]:
+def exchange_parts(
+    time: Sequence[float], features: Sequence[float], saved: float
+) -> dict[str, float]:
     """Seconds, by what they are spent on; of links and nodes only the longer counts."""
     said, path, worked, fill = (a * b for a, b in zip(time, features, strict=True))
-    return {"messages": said, "links": path + fill, "nodes": worked}
+    return {"messages": said, "links": max(path + fill - saved, 0.0), "nodes": worked}
 
 
 def forecast(constants: Constants, cluster: Cluster) -> Forecast:
-    parts = exchange_parts(constants.time, time_features(cluster))
+    parts = exchange_parts(constants.time, time_features(cluster), saved_s(cluster))
     parts["messages"] += messages(cluster) * cluster.delay_s
     exchange = parts["messages"] + max(parts["links"], parts["nodes"])
     if cluster.strategy in OVERLAPS:
@@ -249,6 +267,7 @@ def _fit(observations: Sequence[Observation]) -> Constants:
     return Constants(
         time=_fit_time(
             [time_features(one.cluster) for one in observations],
+            [saved_s(one.cluster) for one in observations],
             exchange,
             [one.step_s for one in observations],
         ),
@@ -262,7 +281,10 @@ def _fit(observations: Sequence[Observation]) -> Constants:
 
 
 def _fit_time(
-    features: Sequence[Sequence[float]], wanted: Sequence[float], scale: Sequence[float]
+    features: Sequence[Sequence[float]],
+    saved: Sequence[float],
+    wanted: Sequence[float],
+    scale: Sequence[float],
 ) -> tuple[float, ...]:
     """Each run counts for its links or for its nodes, whichever is slower; which it is, is found by turns."""
     on_links = [one[1] > 0 for one in features]
@@ -272,8 +294,14 @@ def _fit_time(
             [said, path, 0.0, fill] if links else [said, 0.0, worked, 0.0]
             for (said, path, worked, fill), links in zip(features, on_links, strict=True)
         ]
-        found = _least(sided, wanted, scale)
-        parts = [exchange_parts(found, one) for one in features]
+        whole = [
+            one + (free if links else 0.0)
+            for one, free, links in zip(wanted, saved, on_links, strict=True)
+        ]
+        found = _least(sided, whole, scale)
+        parts = [
+            exchange_parts(found, one, free) for one, free in zip(features, saved, strict=True)
+        ]
         now = [one["links"] >= one["nodes"] and one["links"] > 0 for one in parts]
         if now == on_links:
             break

@@ -101,6 +101,9 @@ def observe(folder: RunFolder) -> Observation | None:
                 schedule=spec["schedule"],
                 local_steps=spec["local_steps"],
                 compute_s=compute_s,
+                burst_bytes=max(
+                    (one["burst_bytes"] for one in summary.get("links") or ()), default=0
+                ),
                 cores=environment.get("cores"),
             ),
             step_s=seconds["step_median"],

@@ -17,6 +17,7 @@ from analysis.cost_model import (
     fit,
     forecast,
     path_models,
+    saved_s,
     shares,
 )
 from analysis.fitted import Fitted, errors, fit_to, load, observe_all, save
@@ -46,7 +47,7 @@ def cluster(
 
 def grid(strategy: str) -> list[Cluster]:
     return [
-        cluster(strategy, workers, rate, size)
+        dataclasses.replace(cluster(strategy, workers, rate, size), burst_bytes=90_000)
         for workers in (2, 4, 6)
         for rate in (50, 200, None)
         for size in (600_000, 2_400_000)
@@ -92,6 +93,41 @@ def test_links_and_nodes_work_at_the_same_time_and_the_slower_counts() -> None:
     assert (slow.limit, fast.limit) == ("links", "nodes")
     again = forecast(TRUE, cluster("allreduce", 4, 10**5, 10**8))
     assert again.step_s == fast.step_s
+
+
+def throttled(strategy: str, compute_s: float, local_steps: int = 1) -> Cluster:
+    """Its buckets hold 10 ms of the link."""
+    one = cluster(strategy, 4, 100, 10**6, cores=None)
+    return dataclasses.replace(
+        one, burst_bytes=125_000, compute_s=compute_s, local_steps=local_steps
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "saved"),
+    [
+        (throttled("allreduce", 0.0), 0.0),  # no pause, so nothing gathers
+        (throttled("allreduce", 0.004), 0.004),
+        (throttled("allreduce", 0.5), 0.010),  # and no more than the bucket holds
+        (throttled("local-sgd", 0.004, local_steps=2), 0.008),
+        (
+            throttled("reduce-broadcast", 0.0),
+            0.040,
+        ),  # two levels up, two down, each link after a pause
+        (dataclasses.replace(throttled("allreduce", 0.5), burst_bytes=0), 0.0),
+        (dataclasses.replace(throttled("allreduce", 0.5), rate_mbit=None), 0.0),
+    ],
+)
+def test_a_token_bucket_saves_what_gathered_in_a_pause(one: Cluster, saved: float) -> None:
+    assert saved_s(one) == pytest.approx(saved)
+    slow_by_nature = dataclasses.replace(one, burst_bytes=0)
+    gained = forecast(TRUE, slow_by_nature).exchange_s - forecast(TRUE, one).exchange_s
+    assert gained == pytest.approx(saved)
+
+
+def test_no_bucket_saves_more_than_the_exchange_takes() -> None:
+    tiny = dataclasses.replace(throttled("allreduce", 0.5), model_bytes=1000)
+    assert forecast(TRUE, tiny).exchange_s == pytest.approx(6 * TRUE.time[0], rel=0.1)
 
 
 def test_delay_is_paid_for_every_message_in_turn() -> None:
