@@ -57,7 +57,7 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
     for knob in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
         if getattr(experiment, knob) is not None:
             raise SpecError(
-                f"{knob} does not apply to an existing cluster, whose hosts are not ours to limit; {way_out}"
+                f"{knob} does not apply to nodes that ./measure.sh does not make; {way_out}"
             )
 
 

@@ -104,7 +104,7 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
             f"one run at a time, and this makes {len(experiments)}: ./measure.sh --gpu makes sweeps"
         )
     check_train_sizes(experiments)
-    refuse_limits(experiments[0], "./measure.sh makes nodes that it can limit")
+    refuse_limits(experiments[0], "take ./measure.sh --gpu")
     experiment = settle(experiments[0], "docker", PlainProgress())
     ids = _gpu_ids(given.get("GPU_IDS", ""), gpus) if on_gpu else ()
     label = (

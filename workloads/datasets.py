@@ -184,11 +184,6 @@ def shared_folders() -> list[Path]:
     return [Path(folder).expanduser() for folder in given if folder]
 
 
-def folder_of(name: str, root: Path) -> Path:
-    """Where a set lies in a folder that holds it alone, or several by name."""
-    return root / name if (root / name).is_dir() else root
-
-
 def problem(folder: Path, file: DataFile) -> str:
     """What is wrong with a file, or nothing."""
     try:
@@ -212,6 +207,13 @@ def problems(dataset: Dataset, folder: Path) -> dict[DataFile, str]:
 def places(dataset: Dataset, root: Path) -> list[Path]:
     """Folders under `root` where the files may lie: our own, directly, other programs'."""
     return [root / place for place in (dataset.name, "", dataset.usual_folder)]
+
+
+def folder_of(name: str, root: Path) -> Path:
+    """Where a set that has been checked lies in a folder that holds it alone, or several by name."""
+    dataset = FILES[name]
+    first = dataset.files[0].name
+    return next((place for place in places(dataset, root) if (place / first).is_file()), root)
 
 
 def locate(dataset: Dataset, root: Path) -> tuple[Path, dict[DataFile, str]]:

@@ -31,7 +31,7 @@ import torch  # noqa: F401  imported here, before the first fork, so that it is 
 from cluster.run_folder import RunFolder, node_name
 from cluster.spec import SpecError
 from workloads import memory, server, training
-from workloads.datasets import default_data_dir, folder_of
+from workloads.datasets import FILES, default_data_dir, folder_of, problems
 from workloads.event_log import EventLog
 
 PATIENCE_S = 120.0
@@ -114,10 +114,9 @@ def find_mistake(
     events, dataset = folder.events(settings.rank), str(experiment.dataset)
     if events.exists():
         return f"{events} is there already: prepare a new folder for another run"
-    data = folder_of(dataset, settings.data_folder)
-    if dataset != "none" and not any(path.is_file() for path in data.glob("*")):
+    if dataset != "none" and problems(FILES[dataset], folder_of(dataset, settings.data_folder)):
         return (
-            f"{settings.data_folder} has no {dataset}: fetch it to this host with"
+            f"{settings.data_folder} has no whole {dataset}: fetch it to this host with"
             f" 'python -m workloads.data fetch {dataset}'"
         )
     return None

@@ -103,7 +103,7 @@ def test_through_gloo_it_is_the_same_on_cpus() -> None:
         ({"FLAGS": "--doctor"}, "--doctor does not go here"),
         ({"FLAGS": "--data-dir /data"}, "--data-dir does not go here"),
         ({"FLAGS": "--spark-master yarn"}, "--spark-master does not go here"),
-        ({"FLAGS": "--cpus 1"}, "cpus does not apply to an existing cluster"),
+        ({"FLAGS": "--cpus 1"}, "cpus does not apply to nodes that"),
         ({"FLAGS": "--straggler 1:0.5"}, "straggler does not apply"),
         ({"FLAGS": "--total-memory 2g"}, "total_memory does not apply"),
         ({"FLAGS": "--link 50mbit"}, "link does not go with gpu"),

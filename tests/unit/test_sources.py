@@ -16,9 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from workloads import cifar_pictures, data
+from workloads import cifar_pictures, data, datasets
 from workloads.data import prepare, prepare_all
-from workloads.datasets import DATASETS, FILES, DataError, DataFile, Dataset, Package, folder_of
+from workloads.datasets import (
+    DATASETS,
+    FILES,
+    DataError,
+    DataFile,
+    Dataset,
+    Package,
+    folder_of,
+    locate,
+)
 from workloads.fetch import fetch
 
 CONTENTS = {"images": bytes(range(256)) * 4_000, "labels": b"0123456789" * 100}
@@ -40,7 +49,7 @@ def made(name: str) -> Dataset:
 
 
 def lay_out(folder: Path) -> Path:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, raw in CONTENTS.items():
         (folder / name).write_bytes(raw)
     return folder
@@ -115,7 +124,9 @@ def test_folders_that_somebody_shares_are_looked_into_and_only_read(
 def test_sets_that_lie_apart_are_brought_together_for_the_nodes(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data, "FILES", {name: made(name) for name in ("digits", "letters")})
+    both = {name: made(name) for name in ("digits", "letters")}
+    for module in (data, datasets):
+        monkeypatch.setattr(module, "FILES", both)
     lay_out(cache / "digits")
     assert prepare_all(["digits"]) == cache / "digits"
     lay_out(tmp_path / "shared" / "letters")
@@ -125,6 +136,19 @@ def test_sets_that_lie_apart_are_brought_together_for_the_nodes(
         assert held(folder_of(name, cache)) == CONTENTS
     lay_out(tmp_path / "shared" / "digits")
     assert prepare_all(["letters", "digits"]) == tmp_path / "shared"
+
+
+@pytest.mark.parametrize("place", ["digits", "", "Digits/raw"])
+def test_nodes_find_a_set_wherever_the_plan_accepts_it(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchvision lays them out, too."""
+    digits = replace(made("digits"), usual_folder="Digits/raw")
+    monkeypatch.setattr(datasets, "FILES", {"digits": digits})
+    lay_out(tmp_path / place)
+    (tmp_path / "digits").mkdir(exist_ok=True)
+    assert locate(digits, tmp_path) == (tmp_path / place, {})
+    assert folder_of("digits", tmp_path) == tmp_path / place
 
 
 def test_the_debian_package_holds_the_real_fashion_mnist(tmp_path: Path) -> None:
