@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from cluster import docker_engine, environment, kernel_links, limits, netns_engine
+from cluster import docker_checks, environment, kernel_links, limits, netns_engine
 from cluster.engine import EngineUnavailable
 
 
 def report() -> int:
     """Prints a line per ability; 0 when at least one engine works."""
     engines = [
-        _line("engine docker", docker_engine.check),
+        _line("engine docker", docker_checks.check),
         _line("engine netns", netns_engine.check),
     ]
     _line("GPUs (docker)", _gpus)
@@ -43,8 +43,8 @@ def _line(name: str, probe: Callable[[], str]) -> bool:
 
 
 def _gpus() -> str:
-    docker_engine.check()
-    return docker_engine.check_gpus(0)
+    docker_checks.check()
+    return docker_checks.check_gpus(0)
 
 
 def _memory() -> str:

@@ -22,7 +22,16 @@ from typing import NoReturn
 from rich.console import Console
 
 from analysis.summary import summarise
-from cluster import docker_engine, doctor, environment, hosts, netns_engine, presets, spark_engine
+from cluster import (
+    docker_checks,
+    docker_engine,
+    doctor,
+    environment,
+    hosts,
+    netns_engine,
+    presets,
+    spark_engine,
+)
 from cluster.catalogue import DATASETS, MODELS
 from cluster.engine import Engine, EngineError, EngineUnavailable
 from cluster.flags import make_experiments, make_parser
@@ -157,9 +166,9 @@ def choose_engine(
             raise SpecError(f"{containers_only[0]} needs containers: use --engine docker")
         return asked, netns_engine.check(cpus, memory)
     try:
-        version = docker_engine.check(max(len(e.node_names) for e in experiments), cpus, memory)
+        version = docker_checks.check(max(len(e.node_names) for e in experiments), cpus, memory)
         gpus = max(e.nodes if e.gpu == 1 else e.gpu for e in experiments)
-        return "docker", f"{version}, {docker_engine.check_gpus(gpus)}" if gpus else version
+        return "docker", f"{version}, {docker_checks.check_gpus(gpus)}" if gpus else version
     except EngineUnavailable as missing:
         if asked == "docker" or containers_only:
             raise

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from cluster import docker_engine
+from cluster import docker_checks
 from cluster.engine import EngineUnavailable
 
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def docker() -> None:
     """An engine answers; else a skip, which is a failure where GRADWIRE_REQUIRE_DOCKER=1."""
     try:
-        docker_engine.check()
+        docker_checks.check()
     except EngineUnavailable as error:
         if os.environ.get("GRADWIRE_REQUIRE_DOCKER") == "1":
             pytest.fail(f"Docker is required here: {error}")

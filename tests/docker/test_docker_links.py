@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import docker_engine, docker_image
-from cluster.docker_engine import SERVICE_LABEL
+from cluster import docker_checks, docker_engine, docker_image
+from cluster.docker_projects import SERVICE_LABEL
 from cluster.records import LINK_STATISTICS
 from tests import laws
 from tests.docker.test_docker_runs import compose, containers, leftovers
@@ -111,7 +111,7 @@ def test_a_straggler_has_less_of_a_core(tmp_path: Path) -> None:
 
 
 def test_more_cores_than_there_are_is_a_mistake(tmp_path: Path) -> None:
-    cores = docker_engine.client().info()["NCPU"]
+    cores = docker_checks.client().info()["NCPU"]
     measured = measure(*DOCKER, "--cpus", str(cores + 1), "--output", str(tmp_path))
     assert measured.code == 2
     assert measured.stderr.splitlines() == [

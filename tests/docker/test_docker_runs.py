@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cluster import docker_engine
+from cluster import docker_checks, docker_engine
 from cluster.compose_file import OWNER_LABEL, SESSION_LABEL
 from tests import laws
 from tests.measuring import PROJECT, await_steps, finish, measure, one, start
@@ -26,7 +26,7 @@ DOCKER = ("--engine", "docker")
 
 def leftovers(output: Path) -> list[str]:
     """Containers, networks and volumes of the sessions below `output`."""
-    client = docker_engine.client()
+    client = docker_checks.client()
     found = []
     for session in output.iterdir():
         label = {"label": f"{SESSION_LABEL}={session.name}"}
@@ -38,7 +38,7 @@ def leftovers(output: Path) -> list[str]:
 
 def containers(output: Path) -> list[Any]:
     (session,) = output.iterdir()
-    client = docker_engine.client()
+    client = docker_checks.client()
     label = {"label": f"{SESSION_LABEL}={session.name}"}
     return sorted(client.containers.list(filters=label), key=lambda container: container.name)
 
@@ -72,7 +72,7 @@ def test_nodes_are_unprivileged_and_shut_in(tmp_path: Path) -> None:
     writing = nodes[0].exec_run(["touch", "/app/x"]).exit_code
     routes = nodes[0].exec_run(["cat", "/proc/net/route"]).output.decode().splitlines()[1:]
     (network,) = details[0]["NetworkSettings"]["Networks"]
-    internal = docker_engine.client().networks.get(network).attrs["Internal"]
+    internal = docker_checks.client().networks.get(network).attrs["Internal"]
     process.send_signal(signal.SIGINT)
     finish(process)
     for detail in details:
@@ -169,7 +169,7 @@ def test_what_the_api_says_of_the_image_is_what_the_run_folder_says(tmp_path: Pa
     summary = one(measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path)))
     environment = tmp_path / summary["session"] / summary["run"] / "environment.json"
     image = json.loads(environment.read_text())["engine"]["image"]
-    assert docker_engine.client().images.get(image).attrs["Config"]["User"] == "1000:1000"
+    assert docker_checks.client().images.get(image).attrs["Config"]["User"] == "1000:1000"
 
 
 def compose(file: Path, *command: str) -> subprocess.CompletedProcess[str]:

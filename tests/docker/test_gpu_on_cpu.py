@@ -19,7 +19,7 @@ import pytest
 
 from analysis.network_report import main as write_report
 from analysis.summarise_folder import main as summarise_folder
-from cluster import docker_engine, docker_image
+from cluster import docker_checks, docker_image, docker_projects
 from cluster.compose_file import compose_document
 from cluster.engine import EngineUnavailable
 from cluster.run_folder import RunFolder, find_runs, write_json
@@ -56,8 +56,8 @@ class Host:
         )
 
     def exit_codes(self) -> dict[str, int]:
-        filters = {"label": f"{docker_engine.PROJECT_LABEL}={self.project}"}
-        found = docker_engine.client().containers.list(all=True, filters=filters)
+        filters = {"label": f"{docker_projects.PROJECT_LABEL}={self.project}"}
+        found = docker_checks.client().containers.list(all=True, filters=filters)
         return {
             c.name.removeprefix(f"{self.project}-"): c.attrs["State"]["ExitCode"] for c in found
         }
@@ -73,7 +73,7 @@ class Host:
 @pytest.fixture(scope="module")
 def images() -> dict[str, str]:
     """Of this checkout: another one may be tested on the same engine."""
-    engine = docker_engine.client()
+    engine = docker_checks.client()
     return {
         "GRADWIRE_REPORT_IMAGE": docker_image.ensure("report", engine, print),
         "GRADWIRE_CPU_IMAGE": docker_image.ensure("torch", engine, print),
@@ -144,7 +144,7 @@ def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(ho
 
 
 def test_horovod_trains_too(hosts: Any) -> None:
-    image = docker_image.ensure("horovod", docker_engine.client(), print)
+    image = docker_image.ensure("horovod", docker_checks.client(), print)
     host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=image)
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
@@ -156,7 +156,7 @@ def test_horovod_trains_too(hosts: Any) -> None:
 def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hosts: Any) -> None:
     """Two projects stand for two hosts: they share nothing but a network."""
     network = f"gradwire-hosts-{secrets.token_hex(3)}"
-    docker_engine.client().networks.create(network)
+    docker_checks.client().networks.create(network)
     try:
         both = [hosts("multi-host", NETWORK=network, RANK=str(rank)) for rank in range(2)]
         with ThreadPoolExecutor(2) as pool:
@@ -169,7 +169,7 @@ def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hos
         for host in both:
             host.compose("down", "--volumes")
     finally:
-        docker_engine.client().networks.get(network).remove()
+        docker_checks.client().networks.get(network).remove()
 
 
 def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_trained(hosts: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
             assert not waiting.done(), waiting.result().stdout
             time.sleep(0.2)
         filters = {"name": f"{host.project}-node-2"}
-        docker_engine.client().containers.list(filters=filters)[0].kill()
+        docker_checks.client().containers.list(filters=filters)[0].kill()
         up = waiting.result()
     assert host.exit_codes()["report-1"] == 1, up.stdout
     summary = host.summary()
@@ -201,7 +201,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
 
 def test_measure_with_gpus_where_there_are_none_is_one_line_and_code_2(tmp_path: Path) -> None:
     try:
-        docker_engine.check_gpus(0)
+        docker_checks.check_gpus(0)
     except EngineUnavailable:
         pass
     else:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cluster import docker_engine, docker_image
-from cluster.docker_engine import SERVICE_LABEL
+from cluster import docker_checks, docker_image
+from cluster.docker_projects import SERVICE_LABEL
 from cluster.strategies import LAUNCHERS
 from tests.docker.test_docker_runs import containers, leftovers
 from tests.measuring import PROJECT, await_steps, finish, measure, start
@@ -27,7 +27,7 @@ SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed",
 def images(docker: None) -> None:
     """Compiling Horovod takes minutes, once for a machine."""
     for launcher in LAUNCHERS:
-        docker_image.ensure(launcher, docker_engine.client(), print)
+        docker_image.ensure(launcher, docker_checks.client(), print)
 
 
 def by_launcher(summaries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

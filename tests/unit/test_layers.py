@@ -101,7 +101,7 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
         ("torch", "workloads."),
         ("pandas", "analysis."),
         ("plotly", "analysis."),
-        ("docker", "cluster.docker_engine"),
+        ("docker", "cluster.docker_"),
         ("yaml", "cluster.docker_engine"),
         ("pynvml", "cluster.gpu_readings"),
     ],
