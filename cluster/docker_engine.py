@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from cluster import docker_image, kernel_links, limits, link_setup
+from cluster import docker_image, interruption, kernel_links, limits, link_setup
 from cluster.compose_file import (
     OWNER_LABEL,
     SESSION_LABEL,
@@ -263,16 +263,18 @@ class DockerCluster:
             "--pull",
             "never",
         ]
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
-        )
+        process: subprocess.Popen[str] | None = None
         try:
+            with interruption.held_back():
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
+                )
             output, _ = process.communicate()
             if process.returncode != 0:
                 self._find_containers()
@@ -282,7 +284,8 @@ class DockerCluster:
             self._find_containers()
             self._await_links()
         except BaseException:
-            process.wait()
+            if process is not None:
+                process.wait()
             _down(self.project)
             raise
         return self
@@ -458,7 +461,8 @@ def _answer(helper: Any) -> dict[str, Any]:
 def _projects(docker: Any, label: str) -> dict[str, str]:
     """Compose projects that carry a label, with its value, from containers and networks alike."""
     found = {}
-    for container in docker.containers.list(all=True, filters={"label": label}):
+    labelled = {"filters": {"label": label}, "ignore_removed": True}  # others come and go meanwhile
+    for container in docker.containers.list(all=True, **labelled):
         found[container.labels[PROJECT_LABEL]] = container.labels[label]
     for network in docker.networks.list(filters={"label": label}):
         labels = network.attrs["Labels"]
