@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cluster import link_setup
+from cluster import interruption, link_setup
 from cluster.compose_file import path_in_node, project_name, split_service
 from cluster.docker_checks import client
 from cluster.docker_projects import PROJECT_LABEL, SERVICE_LABEL, down, myself
@@ -65,16 +65,18 @@ class DockerCluster:
             "--pull",
             "never",
         ]
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
-        )
+        process: subprocess.Popen[str] | None = None
         try:
+            with interruption.held_back():
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
+                )
             output, _ = process.communicate()
             if process.returncode != 0:
                 self._find_containers()
@@ -84,7 +86,8 @@ class DockerCluster:
             self._find_containers()
             self._await_links()
         except BaseException:
-            process.wait()
+            if process is not None:
+                process.wait()
             down(self.project)
             raise
         return self

@@ -14,7 +14,8 @@ PROJECT_LABEL = "com.docker.compose.project"
 def projects(docker: Any, label: str) -> dict[str, str]:
     """Compose projects that carry a label, with its value, from containers and networks alike."""
     found = {}
-    for container in docker.containers.list(all=True, filters={"label": label}):
+    labelled = {"filters": {"label": label}, "ignore_removed": True}  # others come and go meanwhile
+    for container in docker.containers.list(all=True, **labelled):
         found[container.labels[PROJECT_LABEL]] = container.labels[label]
     for network in docker.networks.list(filters={"label": label}):
         labels = network.attrs["Labels"]

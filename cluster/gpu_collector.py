@@ -91,12 +91,15 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
     lost: set[int] = set()
     begun, trouble = time.monotonic(), None
     while len(ended) < len(tails):
-        last_seen |= dict.fromkeys(nodes.find(), time.monotonic())
+        seen = nodes.find()
+        now = (
+            time.monotonic()
+        )  # of all that follows: a pause of a busy machine is no node's silence
+        last_seen |= dict.fromkeys(seen, now)
         for rank, tail in tails.items():
             kinds = {event["event"] for event in tail.read()}
             ended |= {rank} if "end" in kinds else set()
             lost |= {rank} if "error" in kinds else set()
-        now = time.monotonic()
         lost |= {rank for rank, then in last_seen.items() if now - then > GONE_S} - ended
         trouble = trouble or (now if lost else None)
         if (not last_seen and now - begun > PATIENCE_S) or (trouble and now - trouble > GRACE_S):

@@ -16,8 +16,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+
+if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may get lost in an import
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ from cluster import (
     doctor,
     environment,
     hosts,
+    interruption,
     netns_engine,
     presets,
     spark_engine,
@@ -48,25 +50,15 @@ from workloads.data import prepare_all
 from workloads.datasets import DataError, default_data_dir
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM; carries the exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__()
-        self.code = code
-
-
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     args = parser.parse_args(arguments)
     if args.doctor:
         return doctor.report()
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)  # the terminal was closed
     os.umask(0o022)  # nodes are another user, who must be able to read what we write
     try:
+        interruption.listen()
         return measure(args, arguments)
     except (SpecError, DataError, EngineUnavailable) as error:
         print(f"measure: {error}", file=sys.stderr)
@@ -79,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print(f"measure: {error.filename or args.output}: {error.strerror}", file=sys.stderr)
         return 1
-    except Interrupted as interrupted:
+    except interruption.Interrupted as interrupted:
         print("measure: interrupted; nodes are stopped, what was measured is kept", file=sys.stderr)
         return interrupted.code
 
@@ -297,13 +289,6 @@ def _open(output: Path) -> Path:
         raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Once: a second Ctrl-C must not interrupt the cleaning up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    raise Interrupted(128 + number)
-
-
 if __name__ == "__main__":
+    sys.unraisablehook = interruption.say_again
     sys.exit(main())

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cluster import kernel_links, limits
+from cluster import interruption, kernel_links, limits
 from cluster.engine import (
     ClusterPlan,
     CounterSource,
@@ -137,26 +137,33 @@ class NetnsCluster:
                 "OMP_NUM_THREADS": "1",
             },
         }
-        if plan.cpus or plan.memory_bytes is not None:
-            shares = (
-                {}
-                if plan.memory_bytes is None
-                else dict.fromkeys(range(plan.nodes), plan.memory_bytes)
-            )
-            self._groups = limits.create(plan.name, plan.cpus, shares)
-            document["cgroups"] = self._groups.joins
-        self.process = subprocess.Popen(
-            [*_unshare(), sys.executable, "-m", "cluster.netns_nodes", json.dumps(document)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=PROJECT,
-            start_new_session=True,  # Ctrl-C reaches the host, which then stops the nodes
-        )
-        self._reader = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
-        self._reader.start()
         try:
+            if plan.cpus or plan.memory_bytes is not None:
+                shares = (
+                    {}
+                    if plan.memory_bytes is None
+                    else dict.fromkeys(range(plan.nodes), plan.memory_bytes)
+                )
+                self._groups = limits.create(plan.name, plan.cpus, shares)
+                document["cgroups"] = self._groups.joins
+            with interruption.held_back():
+                self.process = subprocess.Popen(
+                    [
+                        *_unshare(),
+                        sys.executable,
+                        "-m",
+                        "cluster.netns_nodes",
+                        json.dumps(document),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    cwd=PROJECT,
+                    start_new_session=True,  # Ctrl-C reaches the host, which then stops the nodes
+                )
+            self._reader = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
+            self._reader.start()
             self._await_ready()
         except BaseException:
             self.__exit__()
@@ -177,9 +184,13 @@ class NetnsCluster:
         raise EngineError(f"the nodes did not start: {process.stderr.read().strip()}")
 
     def __exit__(self, *exc: object) -> None:
-        process = self.process
-        if process is None:
-            return
+        if self.process is not None:
+            self._end(self.process)
+            self.process = None
+        if self._groups is not None:
+            self._groups.remove()
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         process.stdin.close()
         try:
@@ -187,14 +198,11 @@ class NetnsCluster:
         except subprocess.TimeoutExpired:
             process.kill()  # --kill-child: takes all nodes with it
             process.wait()
-        if self._reader is not None:
+        if self._reader is not None and self._reader.ident is not None:  # it was started
             self._reader.join()
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
-        self.process = None
-        if self._groups is not None:
-            self._groups.remove()
 
     def exited(self) -> dict[int, int]:
         if self.process is not None and self.process.poll() is not None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster import interruption
 from cluster.engine import (
     ClusterPlan,
     CounterSource,
@@ -122,18 +123,18 @@ class SparkCluster:
         environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
         if self.master.startswith("local"):  # this very machine
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*command, self.master, str(self.plan.nodes)],
-                cwd=PROJECT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,  # Ctrl-C reaches us, who then end it
-            )
         try:
+            with self._log.open("a") as log, interruption.held_back():
+                self._process = subprocess.Popen(
+                    [*command, self.master, str(self.plan.nodes)],
+                    cwd=PROJECT,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C reaches us, who then end it
+                )
             self.announcement = _describe(self._first_answer(self._process))
             assert self._process.stdin is not None
             for run in self.plan.runs:
@@ -150,8 +151,8 @@ class SparkCluster:
         assert process.stdout is not None
         impatience = threading.Timer(START_TIMEOUT_S, process.kill)
         impatience.daemon = True  # an interruption must not wait for it
+        began = time.monotonic()  # before it, so that its end is told from another
         impatience.start()
-        began = time.monotonic()
         try:
             line = process.stdout.readline()
         finally:

@@ -20,7 +20,7 @@ from cluster import netns_nodes
 from tests.link_lab import inside
 from tests.measuring import PROJECT
 
-PATIENCE_S = 120
+PATIENCE_S = 400
 ON_A_HOST = 'mount --bind "$1" "$2" && exec bash -c "$3"'
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -60,10 +59,15 @@ def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> 
     if rate_bit < 10**7:
         command += ["--window", "32K"]  # its usual one is more than the queue of a slow link
     server = subprocess.Popen(
-        ["iperf3", "--server", "--one-off"], stdout=subprocess.DEVNULL, **inside(namespaces[sender])
+        ["iperf3", "--server", "--one-off", "--forceflush"],
+        stdout=subprocess.PIPE,
+        text=True,
+        **inside(namespaces[sender]),
     )
     try:
-        time.sleep(0.3)
+        assert server.stdout is not None
+        while "listening" not in (said := server.stdout.readline()):
+            assert said, "iperf3's server did not start"
         client = subprocess.run(
             command, check=True, capture_output=True, **inside(namespaces[receiver])
         )

@@ -23,7 +23,7 @@ from tests.measuring import PROJECT
 def on_workers(function: str, workers: int, folder: Path) -> list[Any]:
     """`module:function` on N workers; what each returned, by rank."""
     command = [sys.executable, "-m", "tests.loopback", function, str(workers), str(folder)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"{rank}.pt") for rank in range(workers)]
 

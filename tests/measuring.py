@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 500
 """After which a measure is taken to hang; less than a test's own limit. No time is asserted by it."""
+SILENCE_S = 100
+"""Workers notice by themselves after two minutes that one says nothing any more; a death is noticed before."""
 COMMAND = [sys.executable, "-m", "cluster.measure"]
 
 
@@ -37,9 +39,9 @@ def start(*flags: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = PATIENCE_S) -> Measured:
+def finish(process: subprocess.Popen[str]) -> Measured:
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         process.communicate()
@@ -58,9 +60,18 @@ def one(measured: Measured) -> dict[str, Any]:
     return summary
 
 
-def await_steps(output: Path, steps: int = 1, timeout_s: float = 180) -> Path:
+def await_handlers(process: subprocess.Popen[str]) -> None:
+    """Wait until a measure handles signals; before that they end it as they would any other program."""
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        if int(status.partition("SigCgt:\t")[2].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
+def await_steps(output: Path, steps: int = 1) -> Path:
     """Wait until every worker of a run below `output` has made some steps; the run's folder."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for spec in output.glob("*/*/spec.json"):
             workers = range(json.loads(spec.read_text())["workers"])
@@ -68,11 +79,13 @@ def await_steps(output: Path, steps: int = 1, timeout_s: float = 180) -> Path:
             if all(_steps_in(file) >= steps for file in files):
                 return spec.parent
         time.sleep(0.05)
-    raise AssertionError(f"no training step below {output} within {timeout_s} s")
+    raise AssertionError(f"no training step below {output} within {PATIENCE_S} s")
 
 
 def _steps_in(events: Path) -> int:
-    return events.read_text().count('"event":"step"') if events.exists() else 0
+    """In whole lines: the last one may be about to be written."""
+    text = events.read_text() if events.exists() else ""
+    return text.rpartition("\n")[0].count('"event":"step"')
 
 
 def processes_of(output: Path) -> list[int]:
@@ -86,27 +99,54 @@ def processes_of(output: Path) -> list[int]:
     return found
 
 
-def network_namespaces(processes: Iterable[int] | None = None) -> set[str]:
-    """Identities of the network namespaces that these processes live in (None: all processes)."""
+def worker_processes(output: Path) -> list[int]:
+    """The processes that train, by rank. A node and the worker it forked both carry the node's name."""
+    names, parents = {}, {}
+    for process in processes_of(output):
+        with contextlib.suppress(OSError):  # one that has just ended
+            text = Path(f"/proc/{process}/stat").read_text()
+            name, _, fields = text.partition("(")[2].rpartition(")")
+            names[process], parents[process] = name, int(fields.split()[1])
+    workers = [p for p, name in names.items() if names.get(parents[p]) == name != "python"]
+    return sorted(workers, key=lambda process: names[process])
+
+
+def network_namespaces(processes: Iterable[int] | None = None) -> set[int]:
+    """Numbers of the network namespaces that these processes live in (None: all processes)."""
     found = set()
     for process in processes if processes is not None else _all_processes():
         with contextlib.suppress(OSError):
-            found.add(os.readlink(f"/proc/{process}/ns/net"))
+            found.add(os.stat(f"/proc/{process}/ns/net").st_ino)
     return found
 
 
+@contextlib.contextmanager
+def kept_namespaces(output: Path) -> Iterator[set[int]]:
+    """Numbers of the network namespaces of runs below `output`, but for ours.
+
+    They are held open: the kernel gives the number of one that is gone to the next that is made, by another test say.
+    """
+    with contextlib.ExitStack() as held:
+        found = set()
+        for process in processes_of(output):
+            with contextlib.suppress(OSError):
+                file = held.enter_context(open(f"/proc/{process}/ns/net"))
+                found.add(os.fstat(file.fileno()).st_ino)
+        yield found - network_namespaces([os.getpid()])
+
+
 def links() -> set[str]:
-    """Names of the host's own network interfaces."""
-    return set(os.listdir("/sys/class/net"))
+    """Names of the host's own network interfaces, but for Docker's, which other tests make."""
+    return {name for name in os.listdir("/sys/class/net") if not name.startswith(("br-", "veth"))}
 
 
 def _all_processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def gone(find: Callable[[], object], timeout_s: float = 5) -> bool:
-    """Is nothing found within a moment? The kernel removes namespaces a little after their process."""
-    deadline = time.monotonic() + timeout_s
+def gone(find: Callable[[], object]) -> bool:
+    """Is nothing found before long? The kernel removes namespaces a little after their process."""
+    deadline = time.monotonic() + 60
     while find():
         if time.monotonic() > deadline:
             return False

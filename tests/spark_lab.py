@@ -23,7 +23,7 @@ from cluster.run_folder import node_name
 from tests.measuring import COMMAND, PROJECT
 
 PORT = 7077
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def main(workers: int, logs: Path, flags: list[str]) -> int:

@@ -39,6 +39,8 @@ def train(
 ) -> None:
     """The whole run. `folder` is where the final model goes, or None to keep nothing."""
     log.border("phase", phase="setup", epoch=None)
+    # What was imported stays. Else the collection at the end looks at every object of it, and in a fork copies them all.
+    gc.freeze()
     torch.set_num_threads(1)
     device = open_device(spec.device)
     model = make_model(spec.model, spec.seed, data_folder).to(device.at)

@@ -12,7 +12,15 @@ import pytest
 import torch
 
 from cluster.run_folder import RunFolder
-from tests.measuring import await_steps, finish, measure, processes_of, start
+from tests.measuring import (
+    await_steps,
+    finish,
+    gone,
+    measure,
+    processes_of,
+    start,
+    worker_processes,
+)
 
 pytestmark = pytest.mark.usefixtures("horovod")
 BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2")
@@ -103,12 +111,9 @@ def test_a_killed_worker_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     flags = ("--engine", "netns", "--launcher", "horovod", "--workers", "3", "--epochs", "500")
     process = start(*flags, "--output", str(tmp_path))
     folder = await_steps(tmp_path, 5)
-    victim = next(
-        p for p in processes_of(tmp_path) if Path(f"/proc/{p}/comm").read_text().strip() == "node1"
-    )
-    os.kill(victim, signal.SIGKILL)
-    measured = finish(process, 60)
+    os.kill(worker_processes(tmp_path)[1], signal.SIGKILL)
+    measured = finish(process)
     assert measured.code == 1
     assert "node1 was ended by SIGKILL" in measured.summaries[0]["error"]
     assert (folder / "events" / "node1.jsonl").exists()
-    assert processes_of(tmp_path) == []
+    assert gone(lambda: processes_of(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -32,8 +33,8 @@ def groups_of(output: Path) -> list[Path]:
 
 
 def test_every_node_has_its_share_and_a_run_within_it_completes(tmp_path: Path) -> None:
-    flags = (*NETNS, "--total-memory", "1g", "--straggler", "1:1", *laws.SMALL)
-    process = start(*flags, "--output", str(tmp_path))
+    flags = (*NETNS, "--total-memory", "1g", "--straggler", "1:1")
+    process = start(*flags, "--epochs", "200", "--output", str(tmp_path))
     await_steps(tmp_path)
     limited = {
         group.name: int(file.read_text())
@@ -42,7 +43,10 @@ def test_every_node_has_its_share_and_a_run_within_it_completes(tmp_path: Path) 
         for file in (group / "memory.max", group / "memory.limit_in_bytes")
         if file.exists()
     }
-    summary = one(finish(process))
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    assert groups_of(tmp_path) == []
+    summary = one(measure(*flags, *laws.SMALL, "--output", str(tmp_path)))
     assert limited == {"node0": 2**29, "node1": 2**29}
     assert summary["spec"]["total_memory"] == "1g"
     laws.summary_is_true(summary, "netns")

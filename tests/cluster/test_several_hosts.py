@@ -24,7 +24,7 @@ def on_hosts(commands: list[str], folder: Path, copies: list[Path]) -> list[dict
     plan = {"commands": commands, "folder": str(folder), "copies": [str(copy) for copy in copies]}
     lab = [*netns_engine._unshare(), sys.executable, "-m", "tests.hosts_lab"]
     answer = subprocess.run(
-        lab, cwd=PROJECT, input=json.dumps(plan), capture_output=True, text=True, timeout=200
+        lab, cwd=PROJECT, input=json.dumps(plan), capture_output=True, text=True, timeout=500
     )
     assert answer.returncode == 0, answer.stderr
     hosts: list[dict[str, Any]] = json.loads(answer.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,12 @@ def test_every_container_has_its_share_without_swap_and_a_run_within_it_complete
     tmp_path: Path,
 ) -> None:
     """256m is the least that is accepted; it must do."""
-    process = start(*FLAGS, *laws.SMALL, "--output", str(tmp_path))
+    process = start(*FLAGS, "--epochs", "200", "--output", str(tmp_path))
     await_steps(tmp_path)
     hosts = [container.attrs["HostConfig"] for container in containers(tmp_path)]
-    summary = one(finish(process))
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    summary = one(measure(*FLAGS, *laws.SMALL, "--output", str(tmp_path)))
     assert [(host["Memory"], host["MemorySwap"]) for host in hosts] == [(2**28, 2**28)] * 2
     assert summary["spec"]["total_memory"] == "512m"
     laws.summary_is_true(summary, "docker")

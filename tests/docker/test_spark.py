@@ -16,7 +16,7 @@ from cluster import docker_checks, docker_image
 from cluster.docker_projects import SERVICE_LABEL
 from cluster.strategies import LAUNCHERS
 from tests.docker.test_docker_runs import containers, leftovers
-from tests.measuring import PROJECT, await_steps, finish, measure, start
+from tests.measuring import PROJECT, SILENCE_S, await_steps, finish, measure, start
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images"), pytest.mark.timeout(1800)]
 SPARK = ("--engine", "docker", "--launcher", "spark")
@@ -66,15 +66,15 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
 
 def test_a_killed_spark_worker_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     process = start(*SPARK, "--workers", "2", "--epochs", "500", "--output", str(tmp_path))
-    folder = await_steps(tmp_path, 5, timeout_s=180)
+    folder = await_steps(tmp_path, 5)
     page = "http://127.0.0.1:{}".format(published(tmp_path, "8080/tcp"))
-    with urllib.request.urlopen(page, timeout=20) as answer:
+    with urllib.request.urlopen(page, timeout=120) as answer:
         assert b"Spark Master" in answer.read()
     (victim,) = [c for c in containers(tmp_path) if c.labels[SERVICE_LABEL] == "node1"]
     victim.kill()
     began = time.monotonic()
-    measured = finish(process, 90)
-    assert time.monotonic() - began < 60
+    measured = finish(process)
+    assert time.monotonic() - began < SILENCE_S
     assert measured.code == 1
     (summary,) = measured.summaries
     assert summary["status"] == "failed"
@@ -139,7 +139,7 @@ def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
         env=cluster_by_hand,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=500,
     )
     assert answer.returncode == 0, answer.stderr
     assert "master spark://master:7077" in answer.stdout
@@ -147,4 +147,4 @@ def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
 
     program.write_text("raise SystemExit(7)")
     failing = [str(PROJECT / "cluster" / "run_in_driver.sh"), str(program)]
-    assert subprocess.run(failing, env=cluster_by_hand, timeout=60).returncode == 7
+    assert subprocess.run(failing, env=cluster_by_hand, timeout=500).returncode == 7

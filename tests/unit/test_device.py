@@ -31,9 +31,10 @@ def test_the_cpu_does_at_once_what_it_is_asked_for() -> None:
     cpu = open_device("cpu")
     assert isinstance(cpu, Cpu)
     assert cpu is open_device("cpu")
+    began = time.perf_counter()
     start = cpu.mark()
     time.sleep(0.01)
-    assert 0.01 <= cpu.seconds(start, cpu.mark()) < 1
+    assert 0.01 <= cpu.seconds(start, cpu.mark()) <= time.perf_counter() - began
     model = nn.Linear(2, 2)
     assert cpu.spread(model, 4) is model
     with cpu.aside(cpu.ready()):

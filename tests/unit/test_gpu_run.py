@@ -209,9 +209,12 @@ class Scene:
 
     def __init__(self) -> None:
         self.there: dict[int, int] = {}
+        self.seen: set[int] = set()
 
     def find(self) -> dict[int, int]:
-        return dict(self.there)
+        found = dict(self.there)
+        self.seen |= set(found)
+        return found
 
 
 def watched(tmp_path: Path, scene: Scene, plan: Plan, play: Any) -> str:
@@ -261,7 +264,8 @@ def test_a_node_that_failed_is_not_waited_for(
 
     def play(run: RunFolder) -> None:
         scene.there = {0: 1, 1: 2}
-        time.sleep(0.2)
+        while scene.seen != {0, 1}:
+            time.sleep(0.01)
         if ending == "error":
             say(run, 1, "error")
         else:

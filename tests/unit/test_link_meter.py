@@ -109,7 +109,7 @@ def test_the_reference_ends_when_all_nodes_are_done() -> None:
         link_meter.say_done("127.0.0.1")
         assert program.poll() is None
         link_meter.say_done("127.0.0.1")
-        assert program.wait(10) == 0
+        assert program.wait(300) == 0
 
 
 # --- the gate ------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_a_worker_starts_when_its_gate_is_opened_and_not_before() -> None:
         time.sleep(0.5)
         assert program.poll() is None
         link_gate.open_it()
-        assert program.communicate(timeout=10)[0] == "the worker runs\n"
+        assert program.communicate(timeout=300)[0] == "the worker runs\n"
 
 
 def test_a_gate_that_is_never_opened_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from cluster.records import (
     parse_net_dev,
     total,
 )
+from tests.own_network import in_own_network
 
 numbers = some.integers(0, 2**64 - 1)
 counters = some.builds(Counters, numbers, numbers, numbers, numbers)
@@ -100,9 +101,11 @@ def test_a_net_dev_without_interfaces_is_empty() -> None:
     assert parse_net_dev("".join(RECORDED.splitlines(keepends=True)[:2])) == {}
 
 
-def test_this_machine_s_net_dev_has_every_interface_the_system_knows() -> None:
+@in_own_network
+def test_a_real_net_dev_has_every_interface_the_system_knows() -> None:
     found = parse_net_dev(Path("/proc/self/net/dev").read_text())
     assert set(found) == {name for _, name in socket.if_nameindex()}
+    assert {"lo", "left", "right"} <= set(found)
 
 
 def test_bytes_sent_over_a_real_interface_are_counted_on_it() -> None:

@@ -89,7 +89,7 @@ def worker(folder: RunFolder, **environment: str) -> subprocess.CompletedProcess
         env={**os.environ, **own, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

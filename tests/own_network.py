@@ -1,0 +1,57 @@
+"""A test in a network of its own: on the host's, containers of other tests make interfaces come and go."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster import netns_nodes
+
+CLONE_NEWUSER = 0x10000000
+OWN, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
+
+
+def in_own_network(test: Callable[[], None]) -> Callable[[], None]:
+    """Two interfaces beside lo: the ends of one cable."""
+
+    @functools.wraps(test)
+    def forked() -> None:
+        context = multiprocessing.get_context("fork")
+        answer, to = context.Pipe(duplex=False)
+        process = context.Process(target=_run, args=(test, to))
+        process.start()
+        to.close()
+        kind, said = answer.recv()
+        process.join()
+        if kind == "skip":
+            pytest.skip(said)
+        assert kind == "passed", said
+
+    return forked
+
+
+def _run(test: Callable[[], None], to: Any) -> None:
+    try:
+        kind = netns_nodes.CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+        netns_nodes.check(netns_nodes.libc.unshare(kind), "unshare")
+    except OSError as error:
+        to.send(("skip", f"no network of one's own here: {error}"))
+        return
+    try:
+        netns_nodes.ip(
+            "link set lo up",
+            "link add left mtu 1400 type veth peer name right mtu 9000",
+            "link set left up",
+            f"addr add {OWN}/24 dev left",
+            "link set right up",
+        )
+        test()
+        to.send(("passed", ""))
+    except BaseException:
+        to.send(("failed", traceback.format_exc()))
