@@ -23,7 +23,9 @@ class Chooser:
         if workload not in self._chosen:
             chosen, why = choose(models, self.data_dir, self.weights)
             self._chosen[workload] = chosen
-            self.lines[workload] = f"workload {workload}: model {chosen}, {why}; --model pins it"
+            self.lines[workload] = (
+                f"workload {workload}: model {chosen}, {why}; --model {chosen} pins it"
+            )
         return self._chosen[workload]
 
 

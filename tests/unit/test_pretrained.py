@@ -103,7 +103,7 @@ def test_a_workload_asks_once_and_its_line_says_how_to_pin(nobody: str) -> None:
     assert [chooser("some", MODELS) for _ in range(3)] == ["small"] * 3
     (line,) = chooser.lines.values()
     assert line.startswith("workload some: model small, since large is neither here nor in reach")
-    assert line.endswith("; --model pins it")
+    assert line.endswith("; --model small pins it")
 
 
 def test_the_chosen_name_is_what_is_run_and_a_model_that_was_named_is_not_asked_for(
