@@ -15,7 +15,7 @@ from cluster.run_folder import RunFolder
 from tests.measuring import await_steps, finish, measure, processes_of, start
 
 pytestmark = pytest.mark.usefixtures("horovod")
-BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2")
+BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2", "--lr-rule", "none")
 ALL = "allreduce,allgather,gather-scatter,pairwise,local-sgd"
 
 
