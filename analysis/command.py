@@ -18,6 +18,7 @@ TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "bat
 
 def command(spec: dict[str, Any]) -> str:
     """`spec` as in summary.json; knobs that are not known any more are left out."""
+    spec = {"lr_rule": "none"} | spec  # as it was before there were rules
     usual = _filled_in(spec)
     words = ["./measure.sh"]
     for field in dataclasses.fields(Experiment):
@@ -33,11 +34,14 @@ def command(spec: dict[str, Any]) -> str:
 def _filled_in(spec: dict[str, Any]) -> dict[str, Any]:
     """What an experiment with the same strategy and model has unless it is told otherwise."""
     told = {name: spec[name] for name in TOLD if name in spec}
+    own = own_defaults(str(spec["strategy"]))
     try:
         filled = Experiment(**told).to_json()
+        rule = Experiment(**told, reduce=spec.get("reduce", "mean")).lr_rule
     except (SpecError, TypeError):
-        return own_defaults(str(spec["strategy"]))
-    return {name: value for name, value in filled.items() if name not in told}
+        return own | {"lr_rule": None}
+    usual = {name: value for name, value in filled.items() if name not in told}
+    return usual | {"local_steps": own["local_steps"], "lr_rule": rule}
 
 
 def _text(value: object) -> str:

@@ -65,6 +65,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "train_received_bytes": ("bytes.train.received", "Int64"),
     "total_sent_bytes": ("bytes.total.sent", "Int64"),
     "network_activity_sum": ("network_activity_sum", "Int64"),
+    "full_lr": ("training.learning_rate.full", "float64"),
     "unevenness": ("training.shards.unevenness", "float64"),
     "control_sent_bytes": ("control.sent_mean", "float64"),
     "control_bytes_per_second": ("control.per_second", "float64"),
@@ -163,7 +164,7 @@ NEVER_NULL = (
 MAY_BE_MISSING = (
     *(*KNOBS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
     *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
-    *("burst_bytes", "unevenness", "data_s", "compute_s", "exposed_communication_s"),
+    *("burst_bytes", "full_lr", "unevenness", "data_s", "compute_s", "exposed_communication_s"),
 )
 """In a run that is older than they are."""
 

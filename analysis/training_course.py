@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from cluster.spec import Experiment
-from workloads.learning_rate import chosen_rule, full_rate, warmup_steps
+from workloads.learning_rate import full_rate
 
 Events = list[dict[str, Any]]
 
@@ -21,9 +21,9 @@ def describe(experiment: Experiment, of_workers: Sequence[Events]) -> dict[str, 
         "parameters": hellos[0].get("parameters"),
         "learning_rate": {
             "given": experiment.lr,
-            "rule": chosen_rule(experiment),
+            "rule": experiment.lr_rule,
             "full": full_rate(experiment),
-            "warmup_steps": warmup_steps(experiment),
+            "warmup_steps": experiment.warmup_steps,
         },
         "shards": _shards([hello.get("labels") for hello in hellos]),
         "epochs": _epochs(experiment, of_workers),

@@ -18,11 +18,12 @@ CASES = {
     "mnist": [f"--strategy single --epochs 3 {MNIST}"],
     "large-batch": [
         f"--strategy single --epochs 5 {MNIST}",
-        LARGE,
+        f"{LARGE} --lr-rule none",
+        f"{LARGE} --lr-rule sqrt",
         f"{LARGE} --lr-rule linear --warmup-epochs 1",
         f"{LARGE} --lr-rule sqrt --warmup-epochs 1",
     ],
-    "rte": ["--strategy single --workload bert-rte"],
+    "rte": ["--strategy single --workload bert-rte --model bert-minilm"],
     "resnet18": [
         "--strategy single --workload resnet18-cifar10 --train-size 10000 --epochs 5 --batch-size 32"
         " --lr 0.02 --weight-decay 5e-4 --augment no"

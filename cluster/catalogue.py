@@ -40,21 +40,30 @@ class ModelFacts:
     """That are trained, and hence exchanged."""
     weights: str | None = None
     """The pretrained weights it starts from, by the name of their files."""
+    has_buffers: bool = False
+    """Numbers beside the parameters that workers may come to differ in: batch norm's statistics."""
 
 
 MODELS = {
     "mnist-cnn": ModelFacts("two convolutions and two dense layers", IMAGES_28, 21_840),
     "mnist-bn": ModelFacts(
-        "the same with batch norm, whose statistics are buffers", IMAGES_28, 21_900
+        "the same with batch norm, whose statistics are buffers",
+        IMAGES_28,
+        21_900,
+        has_buffers=True,
     ),
     "vgg11": ModelFacts(
-        "VGG-11 for CIFAR-10: torchvision's vgg11_bn with one dense layer", IMAGES_32, 9_231_114
+        "VGG-11 for CIFAR-10: torchvision's vgg11_bn with one dense layer",
+        IMAGES_32,
+        9_231_114,
+        has_buffers=True,
     ),
     "resnet18": ModelFacts(
         "ResNet-18 for CIFAR-10: torchvision's, with a first convolution of 3 x 3 and no pooling"
         " after it",
         IMAGES_32,
         11_173_962,
+        has_buffers=True,
     ),
     "bert-minilm": ModelFacts(
         "BERT sequence classification, 6 layers of 384, from all-MiniLM-L6-v2",
@@ -89,7 +98,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "vgg11-cifar10": {"model": "vgg11", **CIFAR_COURSE},
     "resnet18-cifar10": {"model": "resnet18", **CIFAR_COURSE},
     "bert-rte": {
-        "model": "bert-minilm",
+        "model": ("bert-base-cased", "bert-minilm"),
         "dataset": "rte",
         "batch_size": 16,
         "optimizer": "adamw",
@@ -99,7 +108,10 @@ WORKLOADS: dict[str, dict[str, Any]] = {
         "epochs": 3,
     },
 }
-"""A model, its data and how it is usually trained: knobs that flags beside --workload replace."""
+"""A model, its data and how it is usually trained: knobs that flags beside --workload replace.
+
+Of several models the first whose pretrained weights can be had is taken; the last can be had anywhere.
+"""
 
 
 def fitting(model: str) -> list[str]:

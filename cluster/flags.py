@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from cluster import presets, workload
 from cluster.catalogue import DATASETS, MODELS, WORKLOADS
+from cluster.idle import idle
 from cluster.links import NONE
 from cluster.spec import (
     COMPRESSIONS,
@@ -172,16 +173,43 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make_experiments(args: argparse.Namespace, engine: str) -> list[Experiment]:
+def make_experiments(
+    args: argparse.Namespace, engine: str, choose: workload.Choose = workload.take_last
+) -> list[Experiment]:
     """All runs that were asked for; those that fit one cluster stand side by side."""
-    sets = [flags for preset in presets.expand(args) for flags in workload.expand(preset)]
-    runs = [run for flags in sets for run in _combinations(flags, engine)]
+    sets = [flags for preset in presets.expand(args) for flags in workload.expand(preset, choose)]
+    given = Given()
+    runs = [run for flags in sets for run in _combinations(flags, engine, given)]
+    given.check()
     if len(runs) > MOST_RUNS:
         raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
     return _neighbours(list(dict.fromkeys(runs)))
 
 
-def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
+@dataclasses.dataclass
+class Given:
+    """Knobs that were given, by what became of them in the runs of a session."""
+
+    turned: set[str] = dataclasses.field(default_factory=set)
+    idle: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def take(self, knobs: dict[str, Any]) -> dict[str, Any]:
+        """Without those that would do nothing in this run."""
+        model = knobs.get("model", Experiment.model)
+        optimizer = knobs.get("optimizer", Experiment.optimizer)
+        found = idle(model, optimizer)
+        self.idle |= {name: reason for name, reason in found.items() if name in knobs}
+        useful = {name: value for name, value in knobs.items() if name not in found}
+        self.turned |= useful.keys()
+        return useful
+
+    def check(self) -> None:
+        for name, reason in self.idle.items():
+            if name not in self.turned:
+                raise SpecError(f"{name} does not apply to {reason}")
+
+
+def _combinations(args: argparse.Namespace, engine: str, given: Given) -> list[Experiment]:
     """All combinations of the value lists."""
     values: dict[str, Any] = {
         field.name: _values(field, getattr(args, field.name))
@@ -209,6 +237,8 @@ def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
             )
 
     whole_batch = _whole_batch(args)
+    if whole_batch is not None:
+        values["lr_rule"] = _rules_for_whole_batch(values["lr_rule"])
     alone = values["strategy"] == ["single"]
     workers_list = values.pop("workers") or [1 if alone else Experiment.workers]
     strategies = values.pop("strategy")
@@ -221,17 +251,26 @@ def _combinations(args: argparse.Namespace, engine: str) -> list[Experiment]:
         if facts.exchanges or alone:
             chosen["local_steps"] = values["local_steps"] or [facts.local_steps]
         else:
-            chosen |= dict.fromkeys(EXCHANGE_KNOBS)
-            chosen |= dict.fromkeys(CLUSTER_OF_SEVERAL)
+            chosen |= dict.fromkeys((*EXCHANGE_KNOBS, *CLUSTER_OF_SEVERAL))
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
-            knobs = dict(zip(names, combination, strict=True))
+            knobs = given.take(dict(zip(names, combination, strict=True)))
             count = workers if facts.exchanges or alone else 1
             if whole_batch is not None:
                 knobs["batch_size"] = _share(whole_batch, count)
             experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
             experiments[experiment] = None
     return list(experiments)
+
+
+def _rules_for_whole_batch(rules: list[str] | None) -> list[str]:
+    """The batch of an update is the same whatever the number of workers, and so is its rate."""
+    for rule in {"linear", "sqrt"}.intersection(rules or ()):
+        raise SpecError(
+            f"lr_rule {rule} does not go with global_batch_size, where more workers make no larger batch;"
+            " use --batch-size, or --lr"
+        )
+    return ["none" if rule == "auto" else rule for rule in rules or ["auto"]]
 
 
 def _whole_batch(args: argparse.Namespace) -> int | None:
@@ -262,7 +301,10 @@ def _describe_choices() -> str:
     models = {name: f"{m.summary}; {m.parameters:,} parameters" for name, m in MODELS.items()}
     datasets = {name: facts.summary for name, facts in DATASETS.items()}
     workloads = {
-        name: ", ".join(f"{knob.replace('_', '-')} {knob_text(v)}" for knob, v in knobs.items())
+        name: ", ".join(
+            f"{knob.replace('_', '-')} {' or, where out of reach, '.join(v) if isinstance(v, tuple) else knob_text(v)}"
+            for knob, v in knobs.items()
+        )
         for name, knobs in WORKLOADS.items()
     }
     tables = {

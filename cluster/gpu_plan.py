@@ -25,9 +25,9 @@ from pathlib import Path
 from cluster import environment
 from cluster.catalogue import MODELS
 from cluster.engine import refuse_limits
-from cluster.flags import YES_NO, make_experiments, make_parser
+from cluster.flags import YES_NO, make_parser
 from cluster.gpu_session import RUNS, Plan, current_session, read_plan, write_plan
-from cluster.measure import check_train_sizes, settle
+from cluster.measure import plan_runs, settle
 from cluster.progress import PlainProgress
 from cluster.run_folder import RunFolder, write_json
 from cluster.spec import Experiment, SpecError
@@ -98,12 +98,11 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
     if strategy in STRATEGIES and STRATEGIES[strategy].has_server:
         workers -= 1
     flags += ["--workers", str(workers), "--gpu", str(devices if on_gpu else 0)]
-    experiments = make_experiments(make_parser().parse_args(flags), "docker")
+    experiments = plan_runs(make_parser().parse_args(flags), "docker", PlainProgress())
     if len(experiments) != 1:
         raise SpecError(
             f"one run at a time, and this makes {len(experiments)}: ./measure.sh --gpu makes sweeps"
         )
-    check_train_sizes(experiments)
     refuse_limits(experiments[0], "take ./measure.sh --gpu")
     experiment = settle(experiments[0], "docker", PlainProgress())
     ids = _gpu_ids(given.get("GPU_IDS", ""), gpus) if on_gpu else ()

@@ -48,6 +48,7 @@ from cluster.units import bytes_text
 from workloads.consensus import choose_schedule
 from workloads.data import prepare_all
 from workloads.datasets import DataError, default_data_dir
+from workloads.pretrained import Chooser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,8 +84,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     asked = args.engine if args.engine is not None else "auto"
     if asked not in ("auto", *ENGINES):
         raise SpecError(f"unknown engine {asked!r}; there is: auto, {', '.join(ENGINES)}")
-    experiments = make_experiments(args, ENGINES[-1])
-    check_train_sizes(experiments)
+    experiments = plan_runs(args, ENGINES[-1], progress)
     if args.prepare is not None:
         return prepare_hosts(args, arguments, experiments, progress)
     _check_output(args.output)
@@ -135,6 +135,11 @@ def prepare_hosts(
     for flag in ("engine", "spark_master", "data_dir"):
         if getattr(args, flag) is not None:
             raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
+    for flag in ("json", "no_report"):
+        if getattr(args, flag):
+            raise SpecError(
+                f"{flag} does not go with --prepare, which trains nothing; leave it out"
+            )
     experiment = settle(hosts.check(experiments, args.prepare), EXISTING, progress)
     about = environment.describe(["./measure.sh", *arguments], {"name": EXISTING})
     print(hosts.instructions(experiment, hosts.prepare(experiment, args.prepare, about)))
@@ -224,7 +229,11 @@ def _prepare_data(experiments: list[Experiment], given: Path | None, progress: P
     names = [e.dataset for e in experiments if e.dataset is not None and e.dataset != "none"]
     names += [w for e in experiments if e.model in MODELS and (w := MODELS[e.model].weights)]
     if not names:
-        folder = given or default_data_dir() / "mnist"
+        if given is not None:
+            raise SpecError(
+                f"data_dir does not apply to model {experiments[0].model}: it has no data"
+            )
+        folder = default_data_dir() / "mnist"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
     folder = prepare_all(names, given, say=progress.say)
@@ -260,7 +269,10 @@ def _chosen_schedule(workers: int, passes: int, seed: int, progress: Progress) -
     return choice.schedule
 
 
-def check_train_sizes(experiments: list[Experiment]) -> None:
+def plan_runs(args: argparse.Namespace, engine: str, progress: Progress) -> list[Experiment]:
+    """All that were asked for, with what is chosen for a workload; said when nothing of it is refused."""
+    choose = Chooser(args.data_dir)
+    experiments = make_experiments(args, engine, choose)
     for experiment in experiments:
         available = DATASETS[str(experiment.dataset)].train_size
         if experiment.train_size > available:
@@ -268,6 +280,9 @@ def check_train_sizes(experiments: list[Experiment]) -> None:
                 f"train_size {experiment.train_size:,} is more than the {available:,} training"
                 f" samples of {experiment.dataset}"
             )
+    for line in choose.lines.values():
+        progress.say(line)
+    return experiments
 
 
 def _check_output(output: Path) -> None:

@@ -26,8 +26,8 @@ def _bound(summary: Summary) -> Any:
     return (summary.seconds or {}).get("communication_bound")
 
 
-def _full_rate(summary: Summary) -> Any:
-    return (summary.training or {"learning_rate": {"full": None}})["learning_rate"]["full"]
+def _rate(summary: Summary) -> Any:
+    return (summary.training or {}).get("learning_rate")
 
 
 def _unevenness(summary: Summary) -> Any:
@@ -47,8 +47,10 @@ EXTRAS = {
         bytes_text,
         "what the launcher says beside it, a second",
     ),
-    "full lr": Extra(
-        lambda s: s.spec.get("lr_rule", "none") != "none", _full_rate, lambda v: f"{v:g}"
+    "lr (rule)": Extra(
+        lambda s: s.spec.get("dataset") != "none" and bool(_rate(s)),
+        _rate,
+        lambda rate: f"{rate['full']:.3g} ({rate['rule']})",
     ),
     "uneven": Extra(
         lambda s: s.spec.get("partition", "iid") != "iid",

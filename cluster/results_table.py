@@ -74,7 +74,7 @@ def print_links(summaries: Sequence[Summary], console: Console) -> None:
 
 def differing(specs: Sequence[dict[str, Any]]) -> list[str]:
     """Knobs in which these runs differ, beside the ones that every row shows."""
-    shown = ["strategy", "schedule", "workers", "passes", "engine"]
+    shown = ["strategy", "schedule", "workers", "passes", "engine", "lr_rule"]
     if any(spec["model"] != specs[0]["model"] for spec in specs):
         shown.append("dataset")  # which goes with the model
     strategies = [spec["strategy"] for spec in specs]

@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from cluster import catalogue, synthetic
 from cluster.catalogue import DATASETS, MODELS
+from cluster.idle import WITHOUT_MOMENTUM, idle
 from cluster.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
 from cluster.memory import parse_memory, write_memory
 from cluster.strategies import (
@@ -39,11 +40,12 @@ OPTIMIZERS = {
     "adamw": "Adam with decoupled weight decay",
     "lars": "SGD whose step in each layer is in proportion to its weights, for large batches",
 }
+MOMENTUM = 0.5
 LR_RULES = {
     "none": "the rate as it is",
-    "linear": "times the number of batches that an update is made of",
+    "linear": "times the number of batches that workers' updates are averaged over",
     "sqrt": "times the square root of that",
-    "auto": "linear where gradients are averaged, none where parameters are",
+    "auto": "the strategy's own: sqrt, and none for single, with --global-batch-size and with --reduce sum",
 }
 SHUFFLES = {
     "epoch": "every epoch in an order of its own",
@@ -123,7 +125,9 @@ class Experiment:
     train_size: int = _knob(6000, "training", "training samples, all workers together", "SAMPLES")
     batch_size: int = _knob(64, "training", "samples per step and worker", "SAMPLES")
     lr: float = _knob(0.05, "training", "learning rate, for one worker's batch", "RATE")
-    momentum: float = _knob(0.5, "training", "momentum of SGD and LARS, 0 to below 1", "M")
+    momentum: float | None = _knob(
+        None, "training", "momentum of SGD and LARS, 0 to below 1 (default: 0.5)", "M"
+    )
     seed: int = _knob(1, "training", "seed of weights, shuffles and random schedules", "SEED")
     engine: str = _knob("netns", "cluster", "what the nodes are made of", "NAME")
     cpus: float | None = _knob(
@@ -191,7 +195,7 @@ class Experiment:
         0.0, "training", "how much of every parameter an update takes away, times the rate", "D"
     )
     lr_rule: str = _knob(
-        "none", "training", "what becomes of the rate when several batches make an update", "NAME"
+        "auto", "training", "what becomes of the rate when several batches make an update", "NAME"
     )
     warmup_epochs: float = _knob(
         0.0, "training", "epochs in which the rate rises to its full value, step by step", "E"
@@ -245,12 +249,11 @@ class Experiment:
         _between("seed", self.seed, 0, 2**31 - 1)
         _between("interval", self.interval, 0.1, 3600)
         _between("lr", self.lr, 1e-9, 1000)
-        if not 0 <= self.momentum < 1:
-            raise SpecError(f"momentum must be at least 0 and below 1, not {self.momentum:g}")
         if self.cpus is not None:
             _between("cpus", self.cpus, 0.01, 1024)
         if self.bucket_mb is not None:
             _between("bucket_mb", self.bucket_mb, 0, 1024 * 1024)
+        self._refuse(idle(self.model, self.optimizer))
         self._check_strategy()
         self._check_nodes()
         self._check_memory()
@@ -262,9 +265,14 @@ class Experiment:
                 f" {self.train_size // self.workers} samples; lower --batch-size or raise"
                 " --train-size"
             )
+        if self.warmup_epochs and self.warmup_steps < 2:
+            raise SpecError(
+                f"warmup_epochs {self.warmup_epochs:g} is no rise: an epoch has {self.steps_per_epoch} steps,"
+                f" and a rise takes 2; use --warmup-epochs {2 / self.steps_per_epoch:g} or more"
+            )
 
-    def _fill(self, **defaults: str) -> None:
-        """What was not said is the strategy's default, and stored like all others."""
+    def _fill(self, **defaults: object) -> None:
+        """What was not said has a default that depends on the rest, and is stored like all others."""
         for name, default in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
@@ -293,19 +301,30 @@ class Experiment:
             catalogue.parse_partition(self.partition)
         except ValueError as error:
             raise SpecError(f"partition {self.partition!r}: {error}") from None
-        if self.dataset == "none" and self.partition != "iid":
-            raise SpecError(f"partition {self.partition} needs labels; {self.model} has no data")
         if self.augment and not gives.startswith("images"):
             raise SpecError(f"augment is for images; {self.dataset} gives {gives}")
         _one_of("shuffle", self.shuffle, SHUFFLES)
+        if self.shuffle == "fixed" and self.epochs == 1:
+            raise SpecError("shuffle fixed shows from the second epoch on, and epochs is 1")
         if self.test_size is not None:
             _between("test_size", self.test_size, 1, max(1, DATASETS[str(self.dataset)].test_size))
 
     def _check_training(self) -> None:
         _one_of("optimizer", self.optimizer, OPTIMIZERS)
         _one_of("lr_rule", self.lr_rule, LR_RULES)
+        if self.optimizer not in WITHOUT_MOMENTUM:
+            self._fill(momentum=MOMENTUM)
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise SpecError(f"momentum must be at least 0 and below 1, not {self.momentum:g}")
+        if self.lr_rule == "auto":
+            object.__setattr__(self, "lr_rule", self._usual_rule())
         _between("weight_decay", self.weight_decay, 0, 1)
         _between("warmup_epochs", self.warmup_epochs, 0, 100_000)
+
+    def _usual_rule(self) -> str:
+        """A sum of gradients is N times their mean already; and where nothing is learned there is no rate."""
+        alone = self.reduce == "sum" or self.dataset == "none"
+        return "none" if alone else STRATEGIES[self.strategy].lr_rule
 
     def _check_strategy(self) -> None:
         facts = STRATEGIES[self.strategy]
@@ -313,7 +332,9 @@ class Experiment:
             raise SpecError(
                 f"strategy {self.strategy} has one worker, not {self.workers}: use --workers 1"
             )
-        self._refuse(facts.refuses, f"strategy {self.strategy}")
+        self._refuse(
+            {knob: f"strategy {self.strategy}, {why}" for knob, why in facts.refuses.items()}
+        )
         launcher = LAUNCHERS[self.launcher]
         if self.strategy in launcher.lacks:
             others = ", ".join(name for name in STRATEGIES if name not in launcher.lacks)
@@ -321,7 +342,9 @@ class Experiment:
                 f"launcher {self.launcher} has no {self.strategy}: {launcher.lacks[self.strategy]};"
                 f" it has: {others}"
             )
-        self._refuse(launcher.refuses, f"launcher {self.launcher}")
+        self._refuse(
+            {knob: f"launcher {self.launcher}, {why}" for knob, why in launcher.refuses.items()}
+        )
         if self.average == "parameters":
             if self.reduce == "sum":
                 raise SpecError(
@@ -352,20 +375,28 @@ class Experiment:
                 " use schedule grid for larger groups"
             )
 
-    def _refuse(self, refused: dict[str, str], what: str) -> None:
-        """A knob that was turned, or turned to a value, where that makes no sense."""
+    def _refuse(self, refused: dict[str, str]) -> None:
+        """A knob that was turned, or turned to a value, where that makes no sense -> where, and why."""
         default = {f.name: f.default for f in dataclasses.fields(self)}
         default |= own_defaults(self.strategy)
+        default |= {"lr_rule": "none"}  # which leaves the rate alone
+        if self.optimizer not in WITHOUT_MOMENTUM:
+            default |= {"momentum": MOMENTUM}
         for knob, reason in refused.items():
             name, _, value = knob.partition("=")
             turned = getattr(self, name)
             if turned == value if value else turned != default[name]:
-                raise SpecError(f"{knob.replace('=', ' ')} does not apply to {what}, {reason}")
+                raise SpecError(f"{knob.replace('=', ' ')} does not apply to {reason}")
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in the smallest shard: every worker makes the same number of steps."""
         return self.train_size // self.workers // self.batch_size
+
+    @property
+    def warmup_steps(self) -> int:
+        """In which the rate rises."""
+        return round(self.warmup_epochs * self.steps_per_epoch)
 
     @property
     def rounds(self) -> int:
@@ -549,6 +580,9 @@ class Experiment:
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")
+        values.setdefault("lr_rule", "none")  # as it was before there were rules
+        if values.get("optimizer") in WITHOUT_MOMENTUM:
+            values["momentum"] = None  # it stood there, and did nothing
         return cls(**values)
 
 

@@ -41,12 +41,17 @@ class StrategyFacts:
     """Slow modules that workers will import: where they are forked, they are imported once before."""
     buffers: str = "broadcast"
     """The default of --buffers."""
+    lr_rule: str = "sqrt"
+    """The default of --lr-rule: N workers go through the samples in N times fewer steps (learning_rate.py)."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Knob, or knob=value -> why it makes no sense here."""
 
 
 NOTHING_SENT = "which exchanges nothing"
-EXCHANGE_KNOBS = ("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers")
+EXCHANGE_KNOBS = (
+    *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
+    *("link", "bottleneck"),
+)
 """Knobs that mean nothing without an exchange."""
 
 STRATEGIES: dict[str, StrategyFacts] = {
@@ -54,6 +59,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         "one worker, no exchange: the baseline",
         exchanges=False,
         buffers="local",
+        lr_rule="none",
         refuses=dict.fromkeys(EXCHANGE_KNOBS, NOTHING_SENT),
     ),
     "allreduce": StrategyFacts("ring all-reduce of the gradients"),
@@ -166,6 +172,7 @@ def own_defaults(strategy: str) -> dict[str, object]:
         "average": facts.averages[0],
         "buffers": facts.buffers,
         "local_steps": facts.local_steps,
+        "lr_rule": facts.lr_rule,
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 
 from cluster.catalogue import WORKLOADS
+from cluster.idle import WITHOUT_MOMENTUM
 from cluster.spec import SpecError
 from cluster.units import knob_text
 
@@ -12,19 +14,30 @@ SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
 """Two ways to say one thing: whoever says one means neither of the workload's."""
 
 
-def expand(args: argparse.Namespace) -> list[argparse.Namespace]:
+Choose = Callable[[str, Sequence[str]], str]
+"""The name of a workload, and models whose weights may be out of reach -> the one to take."""
+
+
+def take_last(workload: str, models: Sequence[str]) -> str:
+    """The one that can be had anywhere; no one is asked."""
+    return models[-1]
+
+
+def expand(args: argparse.Namespace, choose: Choose) -> list[argparse.Namespace]:
     """One set of flags for each workload that was named; just the flags themselves where none was."""
     if args.workload is None:
         return [args]
-    return [_with(args, name.strip()) for name in args.workload.split(",")]
+    return [_with(args, name.strip(), choose) for name in args.workload.split(",")]
 
 
-def _with(args: argparse.Namespace, name: str) -> argparse.Namespace:
+def _with(args: argparse.Namespace, name: str, choose: Choose) -> argparse.Namespace:
     if name not in WORKLOADS:
         raise SpecError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
     given = {knob for knob, value in vars(args).items() if value is not None}
+    if args.optimizer is not None and WITHOUT_MOMENTUM.keys() >= set(args.optimizer.split(",")):
+        given.add("momentum")  # the workload's is of its own optimizer
     usual = {
-        knob: knob_text(value)
+        knob: choose(name, value) if isinstance(value, tuple) else knob_text(value)
         for knob, value in WORKLOADS[name].items()
         if knob not in given and SAME.get(knob) not in given
     }

@@ -108,5 +108,6 @@ def make_optimizer(spec: Experiment, flat: FlatModel) -> Optimizer:
     lr = learning_rate(spec, 0)
     if spec.optimizer == "adamw":
         return AdamW(flat, lr, spec.weight_decay)
+    assert spec.momentum is not None
     kind = {"sgd": Sgd, "lars": Lars}[spec.optimizer]
     return kind(flat, lr, spec.momentum, spec.weight_decay)

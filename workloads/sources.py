@@ -70,7 +70,22 @@ def _host(address: str) -> str:
     return urllib.parse.urlsplit(address).netloc or address
 
 
-def _ask(urls: Iterable[str]) -> list[Future[None]]:
+def why_out_of_reach(dataset: Dataset) -> str:
+    """Why none of its own addresses has its first file for us, asked now; nothing where one has."""
+    answers = _ask((f"{m}{dataset.files[0].name}{dataset.packed}" for m in dataset.mirrors), True)
+    deadline = time.monotonic() + MIRRORS_ANSWER_S
+    reasons = []
+    for mirror, answer in zip(dataset.mirrors, answers, strict=True):
+        try:
+            _await(answer, deadline)
+        except SOURCE_ERRORS as error:
+            reasons.append(f"{_host(mirror)}: {reason(error)}")
+        else:
+            return ""
+    return "; ".join(reasons) or "it has no address"
+
+
+def _ask(urls: Iterable[str], must_have: bool = False) -> list[Future[None]]:
     """Ask all addresses at once, in daemon threads: a name look-up cannot be given a time limit."""
 
     def ask(url: str, answer: Future[None]) -> None:
@@ -78,8 +93,11 @@ def _ask(urls: Iterable[str]) -> list[Future[None]]:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=MIRRORS_ANSWER_S).close()
             answer.set_result(None)
-        except urllib.error.HTTPError:
-            answer.set_result(None)  # it is there; what it has is seen file by file
+        except urllib.error.HTTPError as error:
+            if must_have:
+                answer.set_exception(error)
+            else:
+                answer.set_result(None)  # it is there; what it has is seen file by file
         except Exception as error:
             answer.set_exception(error)
 

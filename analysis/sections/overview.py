@@ -20,6 +20,7 @@ four_digits = functools.partial(bytes_text, digits=4)
 COLUMNS = [
     Column("run", "run_label", left=True),
     Column("accuracy", "accuracy", "{:.2%}".format),
+    Column("learning rate", "full_lr", "{:.3g}".format),
     Column("sent per worker and step", "sent_per_step_bytes", four_digits),
     Column("predicted", "predicted_per_step_bytes", four_digits),
     Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
@@ -33,6 +34,7 @@ NOTE = (
     f"Sent per step is the payload of the training phase: the bytes an interface counted less {HEADER_BYTES}"
     " for every packet's headers, mean over workers. Predicted is what theory says the strategy must send. Sent"
     " in training is what all interfaces counted, headers too; a point of accuracy is one percent of what it was tested on."
+    " Learning rate is the one that the rule (--lr-rule) makes of --lr, after the warm-up."
     " Time per step is the median. Counters: how far the kernel's and Docker's, where read, are from the"
     " worker's own. Accuracy is of the average of all workers' models"
 )
@@ -65,6 +67,8 @@ def section(report: Report) -> Section:
                 "run_label_note": where,
                 "run_label_problem": problem(run),
                 "bytes_per_point": cost_of_a_point(run),
+                "full_lr": None if run["dataset"] == "none" else run["full_lr"],
+                "full_lr_note": rule_words(run),
             }
         )
     body = (
@@ -87,6 +91,16 @@ def _what(report: Report) -> str:
     return (
         f"{text}{', all with' if common and runs > 1 else ':' if common else ''} {common}".rstrip()
         + "."
+    )
+
+
+def rule_words(run: pd.Series[Any]) -> str:
+    """By which rule the rate was made of --lr; nothing where it is --lr itself."""
+    rule = run["lr_rule"]
+    return (
+        ""
+        if pd.isna(rule) or rule == "none" or run["dataset"] == "none"
+        else f"{rule} of {run['lr']:g}"
     )
 
 

@@ -42,7 +42,7 @@ def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
 
 
 def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_path: Path) -> None:
-    flags = ("--workers", "3", "--strategy", "allreduce,pairwise", *SMALL)
+    flags = ("--workers", "3", "--strategy", "allreduce,pairwise", "--lr-rule", "none", *SMALL)
     there = in_lab(tmp_path / "lab", 3, *flags)
     assert there.code == 0, there.stderr
     here = measure("--engine", "netns", *flags, "--output", str(tmp_path / "here"))

@@ -23,7 +23,7 @@ from tests.measuring import (
 )
 
 pytestmark = pytest.mark.usefixtures("horovod")
-BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2")
+BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2", "--lr-rule", "none")
 ALL = "allreduce,allgather,gather-scatter,pairwise,local-sgd"
 
 

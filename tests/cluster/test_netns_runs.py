@@ -82,7 +82,7 @@ def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
 def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> None:
     """20 steps on the same samples; parameters agree to 1e-5."""
     common = (*NETNS, "--epochs", "1", "--train-size", "1920", "--output", str(tmp_path))
-    many = one(measure(*common, "--workers", "4", "--batch-size", "24"))
+    many = one(measure(*common, "--workers", "4", "--batch-size", "24", "--lr-rule", "none"))
     single = one(measure(*common, "--strategy", "single", "--batch-size", "96"))
     assert many["steps"] == single["steps"] == 20
     _same_model(tmp_path, many, single)
@@ -90,7 +90,7 @@ def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> No
 
 def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -> None:
     sizes = ("--workers", "2", "--epochs", "1", "--train-size", "1920")
-    common = (*NETNS, *sizes, "--output", str(tmp_path))
+    common = (*NETNS, *sizes, "--lr-rule", "none", "--output", str(tmp_path))
     accumulated = one(measure(*common, "--batch-size", "32", "--local-steps", "3"))
     larger = one(measure(*common, "--batch-size", "96"))
     assert (accumulated["steps"], accumulated["rounds"]) == (30, 10)

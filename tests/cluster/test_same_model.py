@@ -40,7 +40,7 @@ def models(output: Path, *flags: str) -> dict[str, torch.Tensor]:
         "100",
     )
     command = ("--engine", "netns", "--workers", str(WORKERS), "--seed", str(SEED), *flags, *sizes)
-    measured = measure(*command, "--output", str(output))
+    measured = measure(*command, "--lr-rule", "none", "--output", str(output))
     assert measured.code == 0, measured.stderr
     found = {}
     for summary in measured.summaries:

@@ -23,7 +23,8 @@ def test_every_strategy_updates_alike_with_adamw_decay_and_a_warm_up(tmp_path: P
         *("--train-size", "320", "--test-size", "100", "--output", str(tmp_path)),
     )
     assert measured.code == 0, measured.stderr
-    assert "full lr" in measured.stderr
+    assert "lr (rule)" in measured.stderr
+    assert measured.stderr.count("0.006 (linear)") == 3
     states = []
     for summary in measured.summaries:
         assert summary["training"]["learning_rate"]["full"] == pytest.approx(0.001 * 2 * 3)

@@ -38,7 +38,8 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
     """With two strategies: their runs share a cluster, and one Spark application."""
     flags = ("--engine", "docker", "--launcher", "torch,horovod,spark", "--workers", "2")
     measured = measure(
-        *flags, "--strategy", "allreduce,pairwise", *SMALL, "--output", str(tmp_path)
+        *(*flags, "--strategy", "allreduce,pairwise", "--lr-rule", "none"),
+        *(*SMALL, "--output", str(tmp_path)),
     )
     assert measured.code == 0, measured.stderr
     assert measured.stderr.count("starting 2 nodes") == 3

@@ -101,6 +101,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "train_received_bytes": sum(node["train_received"] for node in one["bytes"]["nodes"]),
             "total_sent_bytes": one["bytes"]["total"]["sent"],
             "network_activity_sum": one["network_activity_sum"],
+            "full_lr": None,
             "unevenness": None,
             "control_sent_bytes": None,
             "control_bytes_per_second": None,

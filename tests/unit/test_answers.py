@@ -161,7 +161,9 @@ def test_what_averaging_less_cost_is_what_seeds_agree_on(
 
 def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
     runs = [uneven.table.iloc[0].copy() for _ in range(3)]
-    runs[1]["lr_rule"], runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = "linear", 1.5, 0.0
+    for run, rule in zip(runs, ("sqrt", "linear", "sqrt"), strict=True):
+        run["lr_rule"] = rule
+    runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = 1.5, 0.0
     knobs = ["lr_rule", "warmup_epochs", "bucket_mb"]
     assert labels(runs, knobs, with_workers=False) == [
         "allreduce",
@@ -174,10 +176,10 @@ def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
 def test_what_would_make_two_labels_alike_is_said(uneven: Runs) -> None:
     """A run from before there was a knob, beside one that has it as it usually is."""
     runs = [uneven.table.iloc[0].copy() for _ in range(2)]
-    runs[0]["lr_rule"], runs[1]["lr_rule"] = None, "none"
+    runs[0]["lr_rule"], runs[1]["lr_rule"] = None, "sqrt"
     found = labels(runs, ["lr_rule"], with_workers=False)
-    assert found == ["allreduce", "allreduce, lr rule none"]
-    runs[0]["lr_rule"] = "none"
+    assert found == ["allreduce", "allreduce, lr rule sqrt"]
+    runs[0]["lr_rule"] = "sqrt"
     assert labels(runs, ["lr_rule"], with_workers=False) == ["allreduce"] * 2
 
 

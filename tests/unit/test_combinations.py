@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.spec import Experiment, SpecError
+from cluster.spec import OPTIMIZERS, Experiment, SpecError
 from cluster.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 KNOBS: dict[str, list[Any]] = {
@@ -25,7 +25,8 @@ ALL = [dict(zip(KNOBS, values, strict=True)) for values in itertools.product(*KN
 def experiment(strategy: str, **knobs: Any) -> Experiment:
     if STRATEGIES[strategy].has_passes:
         knobs = {"passes": 1, "schedule": "ring", **knobs}
-    return Experiment(strategy=strategy, workers=1 if strategy == "single" else 4, **knobs)
+    workers = 1 if strategy == "single" else 4
+    return Experiment(**{"strategy": strategy, "workers": workers, "model": "mnist-bn", **knobs})
 
 
 def makes_sense(strategy: str, knobs: dict[str, Any]) -> bool:
@@ -78,6 +79,14 @@ def test_a_combination_is_refused_exactly_where_it_makes_no_sense(strategy: str)
         ("allreduce", {"average": "weights"}, "unknown average 'weights'; there is: gradients"),
         ("allreduce", {"buffers": "global"}, "unknown buffers 'global'; there is: broadcast"),
         ("allreduce", {"reduce": "max"}, "unknown reduce 'max'; there is: mean, sum"),
+        ("single", {"lr_rule": "linear"}, "lr_rule does not apply to strategy single"),
+        ("single", {"link": "20mbit"}, "link does not apply to strategy single, which exchanges"),
+        ("allreduce", {"model": "mnist-cnn", "buffers": "average"}, "mnist-cnn, which has no buf"),
+        ("allreduce", {"optimizer": "adamw", "momentum": 0.9}, "adamw, which has its own moments"),
+        ("allreduce", {"model": "synthetic:4M", "lr": 0.1}, "lr does not apply .* learns nothing"),
+        ("allreduce", {"model": "synthetic:4M", "test_size": 1}, "test_size does not apply to"),
+        ("allreduce", {"shuffle": "fixed", "epochs": 1}, "from the second epoch on"),
+        ("allreduce", {"warmup_epochs": 0.06}, "is no rise: an epoch has 23 steps"),
     ],
 )
 def test_a_refusal_says_why(strategy: str, knobs: dict[str, Any], reason: str) -> None:
@@ -92,3 +101,26 @@ def test_a_strategy_has_defaults_of_its_own() -> None:
     assert chosen["pairwise"].buffers == "average"
     assert chosen["single"].buffers == "local"
     assert chosen["allreduce"].buffers == "broadcast"
+    rules = {name: one.lr_rule for name, one in chosen.items()}
+    assert rules == {**dict.fromkeys(STRATEGIES, "sqrt"), "single": "none"}
+
+
+@pytest.mark.parametrize("knobs", [{"reduce": "sum"}, {"model": "synthetic:4M"}], ids=str)
+def test_the_rate_is_left_alone_where_gradients_are_added_up_or_nothing_is_learned(
+    knobs: dict[str, Any],
+) -> None:
+    assert experiment("allreduce", **knobs).lr_rule == "none"
+    assert experiment("allreduce", **{"lr_rule": "none", **knobs}).lr_rule == "none"
+
+
+def test_a_rule_that_was_given_always_wins() -> None:
+    for name in STRATEGIES:
+        for rule in ("none", "linear", "sqrt"):
+            if name != "single":
+                assert experiment(name, lr_rule=rule).lr_rule == rule
+    assert experiment("allreduce", reduce="sum", lr_rule="linear").lr_rule == "linear"
+
+
+def test_adamw_has_no_momentum_and_the_others_a_half() -> None:
+    momentum = {name: experiment("allreduce", optimizer=name).momentum for name in OPTIMIZERS}
+    assert momentum == {"sgd": 0.5, "lars": 0.5, "adamw": None}

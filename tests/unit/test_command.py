@@ -23,7 +23,20 @@ EXPERIMENTS = [
     Experiment(
         strategy="ddp", model="synthetic:4M:8:10ms", batch_size=1, train_size=40, epochs=1, cpus=0.5
     ),
-    Experiment(strategy="gather-scatter", average="parameters", buffers="local", engine="docker"),
+    Experiment(
+        strategy="gather-scatter",
+        average="parameters",
+        buffers="local",
+        model="mnist-bn",
+        engine="docker",
+    ),
+    Experiment(lr_rule="linear", warmup_epochs=1.0),
+    Experiment(lr_rule="none"),
+    Experiment(lr_rule="sqrt", reduce="sum"),
+    Experiment(reduce="sum", momentum=0.9),
+    Experiment(optimizer="adamw", lr=0.001, lr_rule="none"),
+    Experiment(optimizer="adamw", lr=0.001),
+    Experiment(strategy="local-sgd", lr_rule="sqrt"),
     Experiment(strategy="ddp", workers=2, gpu=1, engine="docker"),
     Experiment(strategy="single", workers=1, gpu=4, engine="docker"),
 ]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cluster.spec import Experiment
+from cluster.spec import MOMENTUM, Experiment
 from cluster.strategies import STRATEGIES
 from tests.loopback import on_workers
 from workloads import strategies
@@ -211,7 +211,7 @@ def test_a_server_updates_by_the_mean_and_everyone_gets_the_model(
             if name != "frozen":
                 mean = mean_gradient(name, start, workers, steps)
                 # Two steps of SGD with momentum on the same gradient: 1 and 1 + momentum times it.
-                expected = expected - spec.lr * (2 + spec.momentum) * mean
+                expected = expected - spec.lr * (2 + MOMENTUM) * mean
             near = TOLERANCE[got.dtype]
             assert torch.allclose(got.double(), expected, rtol=near, atol=near), (kind, name)
             for result in results:

@@ -23,7 +23,7 @@ def test_without_flags_there_is_one_run_with_every_default() -> None:
 
 
 TYPED: dict[str, tuple[str, Any]] = {
-    "strategy": ("pairwise", "pairwise"),
+    "strategy": ("ring", "ring"),
     "gpu": ("1", 1),
     "workers": ("3", 3),
     "passes": ("2", 2),
@@ -51,7 +51,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "buffers": ("local", "local"),
     "model": ("mnist-bn", "mnist-bn"),
     "dataset": ("fashion-mnist", "fashion-mnist"),
-    "optimizer": ("adamw", "adamw"),
+    "optimizer": ("lars", "lars"),
     "weight_decay": ("1e-4", 1e-4),
     "lr_rule": ("linear", "linear"),
     "warmup_epochs": ("0.5", 0.5),
@@ -60,7 +60,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "augment": ("", True),
     "test_size": ("100", 100),
 }
-ONLY_PAIRWISE = ("strategy", "passes", "schedule")
+ONLY_PAIRWISE = ("passes", "schedule")
 
 
 @pytest.mark.parametrize("name", [knob.name for knob in KNOBS if knob.name != "engine"])
@@ -69,6 +69,8 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     text, value = TYPED[name]
     strategy = "--strategy pairwise" if name in ONLY_PAIRWISE else "--strategy allreduce"
     strategy += " --launcher horovod" if name == "timeline" else ""
+    strategy += " --model mnist-bn" if name == "buffers" else ""
+    strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
     (base,) = experiments(strategy)
     (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")
     assert experiment == dataclasses.replace(base, **{name: value})
@@ -250,6 +252,51 @@ def test_passes_are_refused_where_no_strategy_has_them(flag: str, strategies: st
         experiments(f"--{flag} --strategy {strategies}")
 
 
+def test_in_a_list_a_knob_goes_only_to_runs_in_which_it_does_something() -> None:
+    found = experiments("--optimizer sgd,adamw --momentum 0.5,0.9")
+    assert [(e.optimizer, e.momentum) for e in found] == [
+        ("sgd", 0.5),
+        ("adamw", None),
+        ("sgd", 0.9),
+    ]
+    found = experiments("--model mnist-cnn,mnist-bn --buffers local")
+    assert [(e.model, e.buffers) for e in found] == [
+        ("mnist-cnn", "broadcast"),
+        ("mnist-bn", "local"),
+    ]
+    found = experiments("--model synthetic:4M,mnist-cnn --lr 0.1,0.2")
+    assert [(e.model, e.lr) for e in found] == [
+        ("synthetic:4M", 0.05),
+        ("mnist-cnn", 0.1),
+        ("mnist-cnn", 0.2),
+    ]
+
+
+def test_beside_a_preset_a_knob_goes_to_those_of_its_runs_in_which_it_does_something() -> None:
+    found = experiments("--preset bottleneck --lr 0.1")
+    assert {(e.dataset, e.lr) for e in found} == {("none", 0.05), ("mnist", 0.1)}
+    with pytest.raises(SpecError, match="buffers does not apply to model"):
+        experiments("--preset bottleneck --buffers local")
+
+
+def test_another_optimizer_than_a_workloads_goes_without_the_workloads_momentum() -> None:
+    (found,) = experiments("--workload vgg11-cifar10 --optimizer adamw")
+    assert (found.optimizer, found.momentum) == ("adamw", None)
+    with pytest.raises(SpecError, match="momentum does not apply to optimizer adamw"):
+        experiments("--workload vgg11-cifar10 --optimizer adamw --momentum 0.9")
+
+
+def test_a_batch_for_all_workers_together_keeps_its_rate() -> None:
+    assert [e.lr_rule for e in experiments("--workers 2,4 --global-batch-size 64")] == ["none"] * 2
+    assert [e.lr_rule for e in experiments("--workers 2,4 --batch-size 64")] == ["sqrt"] * 2
+    assert [e.lr_rule for e in experiments("--global-batch-size 64 --lr-rule none")] == ["none"]
+
+
+def test_the_baseline_in_a_list_of_strategies_has_no_learning_rate_rule() -> None:
+    found = experiments("--strategy single,allreduce,pairwise --lr-rule linear")
+    assert [e.lr_rule for e in found] == ["none", "linear", "linear"]
+
+
 def test_single_in_a_list_runs_once_with_one_worker() -> None:
     found = experiments("--workers 2,4,8 --strategy single,allreduce")
     assert [(e.strategy, e.workers) for e in found] == [
@@ -310,7 +357,7 @@ def test_the_help_names_every_choice_and_every_default() -> None:
     for name in (*STRATEGIES, *SCHEDULES, "auto", "docker", "netns"):
         assert re.search(rf"\b{name}\b", words.replace("- ", "-")), name  # folded at a hyphen
     for name in ("epochs", "train_size", "batch_size", "lr", "momentum", "seed", "workers"):
-        assert f"(default: {getattr(Experiment, name)})" in words
+        assert f"(default: {getattr(Experiment(), name)})" in words
 
 
 def test_the_examples_in_the_help_are_accepted() -> None:

@@ -15,6 +15,7 @@ SHARED = (
     "cluster.catalogue",
     "cluster.synthetic_profiles",
     "cluster.synthetic",
+    "cluster.idle",
     "cluster.links",
     "cluster.memory",
     "cluster.strategies",

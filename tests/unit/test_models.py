@@ -33,6 +33,13 @@ def test_a_model_has_as_many_parameters_as_the_catalogue_says(name: str) -> None
         assert size(models.MODELS[name]()) == MODELS[name].parameters
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_buffers_where_the_catalogue_says(name: str) -> None:
+    with torch.device("meta"):
+        found = [b for b in models.MODELS[name]().buffers() if b.is_floating_point()]
+    assert bool(found) == MODELS[name].has_buffers
+
+
 def test_the_counts_are_those_of_the_published_architectures() -> None:
     """torchvision 0.28: vgg11_bn's features 9,225,984; resnet18(num_classes=10) 11,181,642.
 

@@ -31,7 +31,11 @@ def gradients(model: nn.Module, step: int) -> None:
 def test_updates_are_those_of_torch(name: str, weight_decay: float, in_pieces: bool) -> None:
     """In pieces is how a parameter server updates. The rate changes from step to step."""
     spec = Experiment(
-        optimizer=name, weight_decay=weight_decay, lr=0.02, momentum=0.9, warmup_epochs=0.25
+        optimizer=name,
+        weight_decay=weight_decay,
+        lr=0.02,
+        momentum=0.9 if name == "sgd" else None,
+        warmup_epochs=0.25,
     )
     model = make_model("mnist-bn", 1)
     other = copy.deepcopy(model)
@@ -81,14 +85,17 @@ def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
 @pytest.mark.parametrize(
     ("knobs", "factor"),
     [
-        ({}, 1),
+        ({}, 2),
+        ({"workers": 1}, 1),
+        ({"lr_rule": "none"}, 1),
         ({"lr_rule": "linear"}, 4),
         ({"lr_rule": "sqrt"}, 2),
-        ({"lr_rule": "auto"}, 4),
+        ({"lr_rule": "auto"}, 2),
+        ({"local_steps": 4}, 4),
         ({"lr_rule": "auto", "reduce": "sum"}, 1),
         ({"lr_rule": "linear", "local_steps": 2}, 8),
-        ({"lr_rule": "auto", "strategy": "local-sgd", "local_steps": 8}, 1),
-        ({"lr_rule": "auto", "strategy": "pairwise", "passes": 1, "schedule": "ring"}, 1),
+        ({"lr_rule": "auto", "strategy": "local-sgd", "local_steps": 8}, 2),
+        ({"lr_rule": "auto", "strategy": "pairwise", "passes": 1, "schedule": "ring"}, 2),
         ({"lr_rule": "auto", "strategy": "single", "workers": 1}, 1),
     ],
 )

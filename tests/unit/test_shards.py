@@ -225,7 +225,7 @@ def test_how_training_went_is_told_by_epoch() -> None:
         ]
 
     experiment = Experiment(
-        workers=2, train_size=40, batch_size=10, epochs=3, lr=0.1, lr_rule="auto", warmup_epochs=1
+        workers=2, train_size=40, batch_size=10, epochs=3, lr=0.1, lr_rule="linear", warmup_epochs=1
     )
     told = describe(experiment, [steps(0), steps(1)])
     assert told["parameters"] == 7

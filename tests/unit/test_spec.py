@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 
 from cluster.spec import (
     ENGINES,
+    LR_RULES,
     MAX_WORKERS,
     Experiment,
     SpecError,
@@ -43,6 +44,7 @@ def experiments(draw: some.DrawFn) -> Experiment:
         batch_size=batch_size,
         lr=draw(some.floats(1e-9, 1000)),
         momentum=draw(some.floats(0, 1, exclude_max=True)),
+        lr_rule="none" if strategy == "single" else draw(some.sampled_from(sorted(LR_RULES))),
         seed=draw(some.integers(0, 2**31 - 1)),
         engine=draw(some.sampled_from(ENGINES)),
         cpus=draw(some.none() | some.floats(0.01, 1024)),
@@ -200,7 +202,7 @@ def test_a_spec_is_checked_like_flags_are() -> None:
         ("epochs", 1.5),
         ("batch_size", 64.5),
         ("lr", "0.1"),
-        ("momentum", None),
+        ("momentum", "0.5"),
         ("strategy", 1),
         ("strategy", ["allreduce"]),
     ],
@@ -252,6 +254,22 @@ def test_the_number_of_gpus_decides_device_and_back_end() -> None:
     assert (on_gpus.device, on_gpus.backend) == ("cuda", "nccl")
     assert on_gpus.cluster != Experiment().cluster
     assert on_gpus.label == "allreduce-n4-gpu"
+
+
+def test_a_spec_from_before_learning_rate_rules_keeps_its_rate() -> None:
+    document = Experiment().to_json()
+    del document["lr_rule"]
+    assert Experiment.from_json(document) == Experiment(lr_rule="none") != Experiment()
+
+
+def test_a_spec_in_which_adamw_has_a_momentum_can_still_be_read() -> None:
+    document = {**Experiment(optimizer="adamw").to_json(), "momentum": 0.5}
+    assert Experiment.from_json(document) == Experiment(optimizer="adamw")
+
+
+def test_what_was_left_to_a_strategy_is_written_down() -> None:
+    assert Experiment().to_json()["lr_rule"] == "sqrt"
+    assert Experiment(lr_rule="auto") == Experiment(lr_rule="sqrt") == Experiment()
 
 
 def test_a_spec_from_before_gpus_is_one_without() -> None:

@@ -1,0 +1,125 @@
+"""Which model a workload takes where weights may be out of reach. The hub is a real server, on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from cluster.catalogue import WORKLOADS
+from cluster.flags import make_experiments, make_parser
+from workloads import sources
+from workloads.datasets import WEIGHTS, DataFile, Dataset
+from workloads.pretrained import Chooser, choose
+
+MODELS = ("large", "small")
+RAW = b"weights" * 1000
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRADWIRE_DATA_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRADWIRE_DATA_PATH", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Its address, and the folder that it hands out."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", folder
+        server.shutdown()
+
+
+def weights(address: str) -> dict[str, Dataset]:
+    file = DataFile(name="w", size_bytes=len(RAW), sha256=hashlib.sha256(RAW).hexdigest())
+    return {"large": Dataset(name="large", files=(file,), mirrors=(address,), packed="")}
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        return f"http://127.0.0.1:{gone.getsockname()[1]}/"
+
+
+def test_the_large_one_is_taken_where_the_hub_has_it(hub: tuple[str, Path]) -> None:
+    address, folder = hub
+    (folder / "w").write_bytes(RAW)
+    assert choose(MODELS, None, weights(address)) == ("large", "which will be fetched")
+
+
+def test_a_hub_that_answers_but_does_not_have_it_is_out_of_reach(hub: tuple[str, Path]) -> None:
+    model, why = choose(MODELS, None, weights(hub[0]))
+    assert model == "small"
+    assert "large is neither here nor in reach (127.0.0.1" in why
+    assert "not found" in why.lower()
+
+
+def test_the_small_one_is_taken_where_nobody_answers(nobody: str) -> None:
+    model, why = choose(MODELS, None, weights(nobody))
+    assert model == "small"
+    assert "Connection refused" in why
+
+
+def test_a_hub_that_is_silent_is_given_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MIRRORS_ANSWER_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        model, why = choose(MODELS, None, weights(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
+    assert model == "small"
+    assert time.monotonic() - began < 3
+    assert "no answer within 0.3 s" in why or "timed out" in why
+
+
+@pytest.mark.parametrize("where", ["cache", "data_dir", "shared"])
+def test_files_that_are_here_need_no_hub(
+    where: str, nobody: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = {"cache": cache, "data_dir": tmp_path / "mine", "shared": tmp_path / "ours"}[where]
+    monkeypatch.setenv("GRADWIRE_DATA_PATH", str(tmp_path / "ours"))
+    (root / "large").mkdir(parents=True)
+    (root / "large" / "w").write_bytes(RAW)
+    found = choose(MODELS, tmp_path / "mine", weights(nobody))
+    assert found == ("large", f"whose files are in {root / 'large'}")
+    (root / "large" / "w").write_bytes(RAW[::-1])
+    assert choose(MODELS, tmp_path / "mine", weights(nobody))[0] == "small"
+
+
+def test_a_workload_asks_once_and_its_line_says_how_to_pin(nobody: str) -> None:
+    chooser = Chooser(weights=weights(nobody))
+    assert [chooser("some", MODELS) for _ in range(3)] == ["small"] * 3
+    (line,) = chooser.lines.values()
+    assert line.startswith("workload some: model small, since large is neither here nor in reach")
+    assert line.endswith("; --model small pins it")
+
+
+def test_the_chosen_name_is_what_is_run_and_a_model_that_was_named_is_not_asked_for(
+    nobody: str, hub: tuple[str, Path]
+) -> None:
+    address, folder = hub
+    candidates = WORKLOADS["bert-rte"]["model"]
+    (folder / WEIGHTS[candidates[0]].files[0].name).write_bytes(RAW)
+    for mirror, taken in ((address, "bert-base-cased"), (nobody, "bert-minilm")):
+        known = {name: replace(one, mirrors=(mirror,)) for name, one in WEIGHTS.items()}
+        chooser = Chooser(weights=known)
+        for flags in ("--workload bert-rte", "--preset language-model"):
+            found = make_experiments(make_parser().parse_args(flags.split()), "netns", chooser)
+            assert {one.model for one in found} == {taken}
+    silent = Chooser(weights={})  # which would be a KeyError
+    for flags in ("--workload bert-rte --model bert-minilm", "--preset language-model --quick"):
+        found = make_experiments(make_parser().parse_args(flags.split()), "netns", silent)
+        assert {one.model for one in found} == {"bert-minilm"}
+        assert not silent.lines
