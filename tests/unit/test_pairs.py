@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.pairs import measure, table
+from analysis.summary import summarise
+from cluster.run_folder import find_runs
+from tests import laws
+
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
 
 Event = dict[str, Any]
 A, B, C = "10.0.0.1:1001", "10.0.0.2:1002", "10.0.0.3:1003"
@@ -114,6 +120,15 @@ def test_talk_goes_where_it_goes_at_rest() -> None:
         "predicted": 900,
     }
     assert [(one["sender"], one["receiver"]) for one in entries] == [(0, 1), (0, 2), (1, 0), (2, 0)]
+
+
+def test_recorded_nodes_say_together_what_their_summary_has() -> None:
+    runs = [one for one in find_runs(RECORDED) if one.read_summary().get("peers")]
+    assert len(runs) == 3
+    for run in runs:
+        recorded = run.read_summary()
+        assert summarise(run, run.read_experiment(), "completed").peers == recorded["peers"]
+        laws.pairs_are_as_predicted(recorded, 0.03)
 
 
 def test_where_a_node_did_not_count_nothing_is_said() -> None:
