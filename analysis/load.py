@@ -69,6 +69,9 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "unevenness": ("training.shards.unevenness", "float64"),
     "control_sent_bytes": ("control.sent_mean", "float64"),
     "control_bytes_per_second": ("control.per_second", "float64"),
+    "pairs_interface_payload_bytes": ("peers.interfaces.payload", "Int64"),
+    "pairs_interface_header_bytes": ("peers.interfaces.headers", "Int64"),
+    "pairs_closed_connections": ("peers.closed", "Int64"),
     "counter_worker_bytes": ("counters.worker", "Int64"),
     "counter_kernel_bytes": ("counters.kernel", "Int64"),
     "counter_docker_bytes": ("counters.docker", "Int64"),
@@ -98,6 +101,16 @@ TRAFFIC_COLUMNS: dict[str, tuple[str, str]] = {
     "train_received_bytes": ("train_received", "Int64"),
 }
 """Column -> where it is in an entry of bytes.nodes. A launcher's own nodes have no rank."""
+
+PAIR_COLUMNS: dict[str, tuple[str, str]] = {
+    "sender": ("sender", "Int64"),
+    "receiver": ("receiver", "Int64"),
+    "sent_bytes": ("sent", "Int64"),
+    "received_bytes": ("received", "Int64"),
+    "talk_bytes": ("talk", "Int64"),
+    "predicted_bytes": ("predicted", "Int64"),
+}
+"""Column -> where it is in an entry of peers.pairs."""
 
 LINK_COLUMNS: dict[str, tuple[str, str]] = {
     "node": ("node", "str"),
@@ -151,7 +164,10 @@ GPU_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column -> where it is in an entry of gpus."""
 
-BY_ETH0 = ("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes")
+BY_ETH0 = (
+    *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
+    *("total_sent_bytes", "pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
+)
 """Null where the exchange did not cross it, and so are the bytes of a curve."""
 MAY_BE_NEGATIVE = ("error", "loss", "seed")
 LEAST = {"workers": 1, "passes": 1, "epochs": 1, "batch_size": 1}
@@ -164,6 +180,7 @@ NEVER_NULL = (
 MAY_BE_MISSING = (
     *(*KNOBS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
     *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
+    *("pairs_interface_payload_bytes", "pairs_interface_header_bytes", "pairs_closed_connections"),
     *("burst_bytes", "full_lr", "unevenness", "data_s", "compute_s", "exposed_communication_s"),
 )
 """In a run that is older than they are."""
@@ -179,6 +196,8 @@ class Runs:
     """One row per run and node: its steps; none for a run that is older than seconds.by_node."""
     traffic: pd.DataFrame
     """One row per run and node, a launcher's own too: what it sent and received in training."""
+    pairs: pd.DataFrame
+    """One row per run and pair of nodes: payload of training, measured and predicted; none where nobody counted."""
     links: pd.DataFrame
     """One row per run and shaped link."""
     epochs: pd.DataFrame
@@ -207,6 +226,7 @@ WHERE = {
     "curves": "curve",
     "nodes": "by_node",
     "traffic": "bytes.nodes",
+    "pairs": "peers.pairs",
     "links": "links",
     "epochs": "training.epochs",
     "shards": "training.shards",
@@ -216,6 +236,7 @@ PARTS = {
     "curves": CURVE_COLUMNS,
     "nodes": NODE_COLUMNS,
     "traffic": TRAFFIC_COLUMNS,
+    "pairs": PAIR_COLUMNS,
     "links": LINK_COLUMNS,
     "epochs": EPOCH_COLUMNS,
     "shards": SHARD_COLUMNS,
@@ -282,6 +303,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             "curves": summary.get("curve"),
             "nodes": (summary["seconds"] or {}).get("by_node", []),
             "traffic": (summary["bytes"] or {}).get("nodes", []),
+            "pairs": (summary.get("peers") or {}).get("pairs", []),
             "links": summary.get("links", []),
             **_training(summary.get("training")),
             "gpus": summary.get("gpus", []),
@@ -293,6 +315,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
         _check(row, parts)
         if _went_another_way(row):
             row |= dict.fromkeys(BY_ETH0)
+            parts["pairs"] = []
             parts["curves"] = [{**point, "sent_bytes": None} for point in parts["curves"]]
         return _Read(row, parts)
     except FileNotFoundError:

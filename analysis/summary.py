@@ -5,12 +5,13 @@ python -m analysis.summary RUN_FOLDER      of a run that nobody watched; see ana
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from analysis import control, gpu_use, theory, traffic, training_course
+from analysis import control, gpu_use, pairs, theory, traffic, training_course, who_to_whom
 from analysis.control import Control
 from analysis.step_times import by_node, of_all
 from cluster.records import Counters, Sample, Summary, total
@@ -62,6 +63,7 @@ def summarise(
         bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
         per_step=_per_step(experiment, phases, talk, events, hello),
         control=_control(talk),
+        peers=_peers(experiment, phases, talk, events, hello),
         counters={
             **_counters(phases, _of_workers(events, samples) if ended else []),
             "sharers": _sharers(of_workers),
@@ -249,6 +251,46 @@ def _per_step(
     }
 
 
+def _peers(
+    experiment: Experiment,
+    phases: Sequence[dict[str, Counters]],
+    talk: Sequence[Control | None],
+    events: list[Events],
+    hello: dict[str, Any] | None,
+) -> dict[str, Any] | None:
+    """Payload of training by who sent it to whom, measured and from theory; null where it was not counted.
+
+    `interfaces` is what they counted of the same: payload without what TCP sent again, which the pairs should add
+    up to, and headers, 66 bytes a packet.
+    """
+    epochs = _finished_epochs(events)
+    found = pairs.measure(
+        events, epochs, [None if said is None else said.train_bytes for said in talk]
+    )
+    if found is None or hello is None or not experiment.rounds:
+        return None
+    rounds = epochs * experiment.rounds_per_epoch
+    joined = _first(events[0], "joined")
+    predicted = who_to_whom.matrix(
+        experiment.strategy,
+        _setting(experiment, hello, rounds),
+        buffers=str(experiment.buffers),
+        buffer_bytes=hello.get("buffer_bytes", 0),
+        order=joined["order"] if joined else None,
+    )
+    train = total(node["train"] for node in phases)
+    again = sum(traffic.repeated(one, "train") or 0 for one in events)
+    return {
+        "pairs": pairs.table(found, [[cell * rounds for cell in row] for row in predicted]),
+        "elsewhere": sum(n for (_, receiver), n in found.sent.items() if receiver is None),
+        "closed": found.closed,
+        "interfaces": {
+            "payload": train.sent_payload - again,
+            "headers": train.sent_bytes - train.sent_payload,
+        },
+    }
+
+
 def _control(talk: Sequence[Control | None]) -> dict[str, Any] | None:
     """What workers said to each other beside training, per worker; null where the launcher is silent."""
     known = [one for one in talk if one is not None]
@@ -266,14 +308,20 @@ def _predict(experiment: Experiment, hello: dict[str, Any], rounds: int) -> theo
     """Bytes of one round, on average over these."""
     return theory.predict(
         experiment.strategy,
+        **dataclasses.asdict(_setting(experiment, hello, rounds)),
+        buffers=str(experiment.buffers),
+        buffer_bytes=hello.get("buffer_bytes", 0),
+    )
+
+
+def _setting(experiment: Experiment, hello: dict[str, Any], rounds: int) -> theory.Setting:
+    return theory.Setting(
         workers=experiment.workers,
         model_bytes=hello["model_bytes"],
         passes=experiment.passes,
         schedule=experiment.schedule,
         seed=experiment.seed,
         rounds=max(rounds, 1),
-        buffers=str(experiment.buffers),
-        buffer_bytes=hello.get("buffer_bytes", 0),
     )
 
 

@@ -163,12 +163,14 @@ def event(kind: str, **values: Any) -> dict[str, Any]:
 
     hello   schema, node, rank, role, workers, network (the same where interfaces are), segment_bytes; a worker's
             also host, sharers (workers that share its interfaces), model_bytes, buffer_bytes, parameters
-    phase   phase, epoch (or null), counters, repeated, segments: entered now, with the node's own counters
-    rest    began, counters, repeated, segments: before and after a pause in which nothing is exchanged
+    joined  order: where a launcher gives workers ranks of its own (Horovod), ours in the order of its
+    phase   phase, epoch (or null), counters, repeated, segments, connections: entered now, with the node's own
+            counters; connections are [here, there, sent, received] of each that is open, or null (an old kernel)
+    rest    began and the same counters: before and after a pause in which nothing is exchanged
     step    epoch, step, loss, correct, step_s, data_s, compute_s, exchange_s (the last two null for ddp)
     epoch   epoch, accuracy, loss, consensus_distance: of the average of all workers' models
     result  accuracy, loss, own_accuracy, consensus_distance, samples_seen, steps, rounds
-    end     counters, repeated, segments: the last reading, all connections closed
+    end     the same counters: the last reading, all connections closed
     error   message: why this node gave up
     news    text: for the person who waits, from a launcher's own node
     """
@@ -199,6 +201,7 @@ class Summary:
     bytes: dict[str, Any] | None = None
     per_step: dict[str, Any] | None = None
     control: dict[str, Any] | None = None
+    peers: dict[str, Any] | None = None
     counters: dict[str, Any] | None = None
     seconds: dict[str, Any] | None = None
     links: list[dict[str, Any]] = dataclasses.field(default_factory=list)

@@ -105,20 +105,21 @@ class Browser:
             time.sleep(0.02)
 
     def click(self, selector: str) -> None:
-        x, y = self._middle(selector)
+        x, y = self._place(selector, 0.5, 0.5)
         for kind in ("mousePressed", "mouseReleased"):
             self._mouse(kind, x, y, button="left", clickCount=1)
 
-    def point_at(self, selector: str) -> None:
-        x, y = self._middle(selector)
+    def point_at(self, selector: str, at: tuple[float, float] = (0.5, 0.5)) -> None:
+        """`at` is where in it: right of its left and below its top, as shares of its size."""
+        x, y = self._place(selector, *at)
         self._mouse("mouseMoved", x - 1, y)
         self._mouse("mouseMoved", x, y)
 
-    def _middle(self, selector: str) -> tuple[float, float]:
+    def _place(self, selector: str, right: float, down: float) -> tuple[float, float]:
         quoted = json.dumps(selector)
         self.run(f"document.querySelector({quoted}).scrollIntoView({{block: 'center'}})")
         box = self.run(
-            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
+            f"(({{x, y, width, height}}) => [x + width * {right}, y + height * {down}])"
             f"(document.querySelector({quoted}).getBoundingClientRect())"
         )
         return float(box[0]), float(box[1])

@@ -67,10 +67,34 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     assert busiest == pytest.approx(per_step["predicted_max"], rel=tolerance), said
 
 
+def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
+    """Each pair of nodes carried what theory says, by the count of both; so did the interfaces, all together."""
+    peers, name = summary["peers"], summary["run"]
+    assert (peers["closed"], peers["elsewhere"]) == (0, 0), name
+    busiest = max(pair["predicted"] for pair in peers["pairs"])
+    for pair in peers["pairs"]:
+        sent = pair["sent"] - pair["talk"]
+        # Gloo answers on the way back, and barriers go to everybody; a pair may carry that and nothing else.
+        assert sent == pytest.approx(
+            pair["predicted"], rel=tolerance, abs=tolerance / 2 * busiest
+        ), (name, pair)
+        # A node reads its counts while another is still in the barrier before.
+        assert pair["received"] == pytest.approx(pair["sent"], rel=1e-3, abs=4000), (name, pair)
+    rows = [0] * len(summary["bytes"]["nodes"])
+    for pair in peers["pairs"]:
+        rows[pair["sender"]] += pair["sent"]
+    counted = peers["interfaces"]
+    assert counted["payload"] == pytest.approx(sum(rows), rel=0.005), name
+    headers = 1 + counted["headers"] / counted["payload"]
+    for row, node in zip(rows, summary["bytes"]["nodes"], strict=True):
+        assert row * headers == pytest.approx(node["train_sent"], rel=0.02), (name, node)
+
+
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
     """3 % are for messages below a megabyte (DESIGN, section 8)."""
     name = summary["run"]
     bytes_are_as_predicted(summary, tolerance)
+    pairs_are_as_predicted(summary, tolerance)
 
     sources = {"worker", "kernel", "docker"} if engine == "docker" else {"worker", "kernel"}
     counters = summary["counters"]

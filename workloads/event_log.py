@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from cluster.records import event
-from workloads.own_counters import read_interfaces, read_repeated, read_segments
+from workloads.connections import read_connections
+from workloads.own_counters import read_interfaces, read_segments
 
 
 class EventLog:
@@ -26,12 +27,14 @@ class EventLog:
 
     def border(self, kind: str, **values: Any) -> None:
         """An event at which bytes are booked: with what the node's counters show now."""
+        connections = read_connections()
         self.write(
             kind,
             **values,
             counters=[n // self.sharers for n in read_interfaces(self.sharers).values()],
-            repeated=read_repeated(),
+            repeated=sum(one.repeated_bytes for one in connections or ()),
             segments=read_segments() // self.sharers,
+            connections=None if connections is None else [one.row() for one in connections],
         )
 
     def write(self, kind: str, **values: Any) -> None:

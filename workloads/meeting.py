@@ -57,6 +57,10 @@ class Peers(Protocol):
     @property
     def workers(self) -> int: ...
 
+    @property
+    def order(self) -> list[int] | None:
+        """Ours in the order of a library's own ranks, where it has them: its rings follow that."""
+
     def barrier(self) -> None:
         """Until all nodes are here."""
 

@@ -5,9 +5,7 @@ Independent of the collector, which reads the same interfaces from outside and b
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 from pathlib import Path
 
 import psutil
@@ -16,9 +14,6 @@ from cluster.records import NOT_COUNTED, Counters, total
 
 TCP_HEADERS = 52
 """IPv4 20, TCP 20, timestamps 12: what a packet's share of the MTU is not payload."""
-
-BYTES_RETRANSMITTED = slice(208, 216)
-"""Where the kernel's struct tcp_info has tcpi_bytes_retrans, since Linux 4.19."""
 
 
 def read_interfaces(sharers: int = 1) -> Counters:
@@ -40,26 +35,6 @@ def own_network() -> str:
     """Whose interfaces these are: processes on one host, or in one network namespace of it, say the same."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/net')}"
-
-
-def read_repeated() -> int:
-    """Bytes that this process's open connections have sent again, lost or thought lost.
-
-    The kernel's counter of all connections, RetransSegs, has segments, and they differ: a message of Horovod's
-    talk has 50 bytes, a segment of gradients 1448.
-    """
-    return sum(map(_repeated_on, map(int, os.listdir("/proc/self/fd"))))
-
-
-def _repeated_on(descriptor: int) -> int:
-    """0 where it is no connection, or no longer one."""
-    with contextlib.suppress(OSError):
-        if os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
-            with socket.socket(fileno=os.dup(descriptor)) as connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6):
-                    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    return int.from_bytes(state[BYTES_RETRANSMITTED], "little")
-    return 0
 
 
 def read_segments() -> int:

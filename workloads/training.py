@@ -68,6 +68,8 @@ def train(
     if spec.timeline and folder is not None:
         os.environ["HOROVOD_TIMELINE"] = str(folder.timeline)
     peers = join(spec, rank, model_bytes)
+    if peers.order:
+        log.write("joined", order=peers.order)
     prepared = peers.prepare(model, flat, optimizer)
     exchanger = prepared.exchanger
     called = device.spread(prepared.model, spec.gpu)

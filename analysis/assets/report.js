@@ -37,6 +37,13 @@
   const forPhone = (data, layout) => {
     if (!NARROW.matches) return layout;
     const narrow = { ...layout, xaxis: { ...layout.xaxis, nticks: 5, tickangle: 0, ticklabeloverflow: "allow" } };
+    if (layout.xaxis2) { // two maps, one below the other
+      narrow.xaxis.domain = [0, 1];
+      narrow.xaxis2 = { ...layout.xaxis2, nticks: 5, tickangle: 0, domain: [0, 1] };
+      narrow.yaxis = { ...layout.yaxis, domain: [0.57, 1] };
+      narrow.yaxis2 = { ...layout.yaxis2, domain: [0, 0.43] };
+      narrow.height = layout.height * 1.8;
+    }
     if (!data.some((trace) => trace.orientation === "h")) return narrow;
     const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
       tickfont: { size: 10.5 }, ticklabeloverflow: "allow" };
@@ -103,7 +110,7 @@
     for (const trace of visible(data).filter((one) => one.visible !== false && one.hoverinfo !== "skip")) {
       if (trace.z) {
         if (rows[0].length < 4) rows[0].push("bytes");
-        trace.z.forEach((line, at) => line.forEach((value, to) => rows.push(["", trace.x[to], trace.y[at], value ?? 0])));
+        trace.z.forEach((line, at) => line.forEach((value, to) => rows.push([trace.name ?? "", trace.x[to], trace.y[at], value ?? 0])));
       } else {
         trace.y.forEach((y, at) => {
           const x = trace.x ? trace.x[at] : trace.x0 + at * trace.dx;

@@ -223,8 +223,8 @@ def _add_true_bytes(one: Beside, runs: pd.DataFrame, rows: list[dict[str, Any]])
     for row, numbers in zip(rows, one.numbers, strict=True):
         if numbers:
             mine = runs.loc[list(numbers)]
-            total = float(mine["total_sent_bytes"].astype(float).mean())
-            row["true_bytes"] = total
+            sent = mine["total_sent_bytes"].dropna().astype(float)
+            total = row["true_bytes"] = None if sent.empty else float(sent.mean())
             trained = mine["train_sent_bytes"].dropna().astype(float)
             row["train_bytes"] = None if trained.empty else float(trained.mean())
             activity = mine["network_activity_sum"].dropna().astype(float)

@@ -1,29 +1,42 @@
-"""Who sends how much, measured, and to whom, from theory."""
+"""Who sends how much, and to whom: measured, and from theory."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import pandas as pd
 
 from analysis.configurations import Configuration
 from analysis.figures import axis
-from analysis.page import Chart, Column, Section, choice_html, table_html
+from analysis.load import Runs
+from analysis.page import (
+    Chart,
+    Column,
+    Section,
+    bullets,
+    choice_html,
+    details,
+    paragraphs,
+    table_html,
+)
+from analysis.pair_words import words
+from analysis.sections import matrix
 from analysis.sections.report import Report
-from analysis.theory import Setting
-from analysis.who_to_whom import EDGES, matrix
 from cluster.units import bytes_text
 
-MOST_NODES = 48
-"""A larger matrix is not drawn: its squares would be smaller than a finger."""
 SENT, RECEIVED = "#2f7ed8", "#d9730d"
 NOTE = (
     "Bars: what each interface counted in training, headers too. A launcher's own nodes (Spark's master and driver)"
-    " stand apart from training: their bytes are in no other figure. The matrix is theory's, payload of a round: the"
-    " interfaces count per node, not per peer. Its rows add up to what a node sends, its columns to what it receives."
-    " Talk is what a launcher's workers say to each other beside training (Horovod, every millisecond). All nodes of all"
-    " runs are in tables/nodes.csv."
+    " stand apart from training: their bytes are in no other figure. The matrix is payload of a round; its rows add up to"
+    " what a node sends, its columns to what it receives. Measured: every worker asks the kernel what each of its TCP"
+    " connections carried (TCP_INFO) when training begins and ends; a library's framing is in it, headers and what TCP"
+    " sent again are not. Talk is what a launcher's workers say to each other beside training (Horovod, every"
+    " millisecond); it is estimated, and taken off the measured matrix. All nodes of all runs are in tables/nodes.csv, all"
+    " pairs in tables/pairs.csv."
+)
+ELSEWHERE = (
+    "Not shown, since eth0 did not see it: what GPUs of one host exchange goes over NVLink, PCIe or the host's memory, and"
+    " eth0 carries only how they found each other and wait for each other. See the section on GPUs. That is"
 )
 COLUMNS = [
     Column("configuration", "configuration", left=True),
@@ -39,32 +52,73 @@ COLUMNS = [
 
 
 def section(report: Report) -> Section | None:
-    traffic = report.runs.traffic
-    shown = [one for one in report.configurations if _nodes(traffic, one)["train_sent_bytes"].sum()]
-    if not shown:
+    runs = report.runs
+    sent = [one for one in report.configurations if _nodes(runs, one)["train_sent_bytes"].sum()]
+    crossed = runs.table["train_sent_bytes"].notna()
+    unseen = [one for one in sent if not crossed[one.numbers[0]]]
+    shown = [one for one in sent if one not in unseen]
+    if not sent:
         return None
-    bars = {one.label: _bars(_nodes(traffic, one)) for one in shown}
-    matrices = {
-        one.label: _matrix(one)
-        for one in shown
-        if one.strategy in EDGES and one.row["workers"] <= MOST_NODES
+    parts = [paragraphs(f"{ELSEWHERE} {'; '.join(one.label for one in unseen)}.")] if unseen else []
+    tables = {}
+    if shown:
+        parts += [*_by_node(report, shown), *_by_pair(runs, shown)]
+        tables = {"nodes": _named(runs, runs.traffic)}
+        if not runs.pairs.empty:
+            tables["pairs"] = _named(runs, runs.pairs)
+    return Section("who", "Who sends to whom", "\n".join(parts), NOTE, tables=tables)
+
+
+def _by_node(report: Report, shown: list[Configuration]) -> list[str]:
+    bars = {one.label: _bars(_nodes(report.runs, one)) for one in shown}
+    rows = [_busiest(report, one, _nodes(report.runs, one)) for one in shown]
+    title = "What each node sent and received in training"
+    return [table_html(rows, COLUMNS), choice_html("bytes-by-node", title, "run", bars)]
+
+
+def _by_pair(runs: Runs, shown: list[Configuration]) -> list[str]:
+    """Those that were measured come first: theory alone is what a page opens with where there is nothing else."""
+    found = {one.label: matrix.measured(runs, one) for one in shown}
+    known = [(one, pairs) for one in shown if (pairs := found[one.label]) is not None]
+    ordered = [one for one, _ in known] + [one for one in shown if found[one.label] is None]
+    charts = {one.label: matrix.chart(one, found[one.label]) for one in ordered}
+    drawn = {
+        label + ("" if found[label] or not known else " (theory alone)"): chart
+        for label, chart in charts.items()
+        if chart is not None
     }
-    rows = [_busiest(report, one, _nodes(traffic, one)) for one in shown]
-    parts = [
-        table_html(rows, COLUMNS),
-        choice_html("bytes-by-node", "What each node sent and received in training", "run", bars),
-    ]
-    if matrices:
-        title = "Who sends to whom: payload of a round, from theory"
-        parts.append(choice_html("who-to-whom", title, "run", matrices))
-    nodes = traffic.merge(
-        report.runs.table[["session", "run"]], left_on="number", right_index=True
-    ).drop(columns="number")
-    return Section("who", "Who sends to whom", "\n".join(parts), NOTE, tables={"nodes": nodes})
+    parts = []
+    if known:
+        rows = [matrix.table_row(one, pairs) for one, pairs in known]
+        parts.append(bullets(words([pairs for _, pairs in known])))
+        summary = f"Pairs measured beside theory: {len(rows)} of {len(shown)} configurations"
+        parts.append(details(summary, table_html(rows, matrix.COLUMNS)))
+    if drawn:
+        if len(known) < len(shown):
+            parts.append(paragraphs(_unmeasured(len(shown) - len(known), len(shown))))
+        what = "theory and measured" if known else "from theory"
+        title = f"Who sends to whom: payload of a round, {what}"
+        parts.append(choice_html("who-to-whom", title, "run", drawn))
+    return parts
 
 
-def _nodes(traffic: pd.DataFrame, one: Configuration) -> pd.DataFrame:
+def _unmeasured(missing: int, shown: int) -> str:
+    which = "these runs" if missing == shown else f"{missing} of {shown} configurations"
+    return (
+        f"Theory alone for {which}: what each connection carried was not counted, by an older gradwire or on a kernel"
+        " before Linux 4.19."
+    )
+
+
+def _named(runs: Runs, of_runs: pd.DataFrame) -> pd.DataFrame:
+    """With session and run instead of a number."""
+    names = runs.table[["session", "run"]]
+    return of_runs.merge(names, left_on="number", right_index=True).drop(columns="number")
+
+
+def _nodes(runs: Runs, one: Configuration) -> pd.DataFrame:
     """Of its first run: its seeds send alike."""
+    traffic = runs.traffic
     return traffic[traffic["number"] == one.numbers[0]]
 
 
@@ -111,38 +165,3 @@ def _bars(nodes: pd.DataFrame) -> Chart:
         "barmode": "group",
     }
     return Chart("", "", traces, layout)
-
-
-def _matrix(one: Configuration) -> Chart:
-    row = one.row
-    found = matrix(
-        one.strategy,
-        Setting(
-            workers=int(row["workers"]),
-            model_bytes=int(row["model_bytes"]),
-            passes=None if pd.isna(row["passes"]) else int(row["passes"]),
-            schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
-            seed=int(row["seed"]),
-            rounds=max(1, int(row["rounds"])),
-        ),
-    )
-    names = [f"node{rank}" for rank in range(len(found))]
-    trace = {
-        "type": "heatmap",
-        "x": names,
-        "y": names,
-        "z": [[round(value) or None for value in line] for line in found],
-        "colorscale": [[0, "rgba(217,115,13,.25)"], [1, "rgba(217,115,13,1)"]],
-        "zmin": 0,
-        "zmax": max(max(line) for line in found),
-        "xgap": 2,
-        "ygap": 2,
-        "colorbar": {"ticksuffix": "B", "tickformat": "~s", "thickness": 12},
-        "hovertemplate": f"{escape(one.label)}<br>%{{y}} to %{{x}}: %{{z:.4s}}B a round<extra></extra>",
-    }
-    layout = {
-        "height": 240 + 18 * min(len(names), 24),
-        "xaxis": axis("receives", type="category", showgrid=False),
-        "yaxis": axis("sends", type="category", autorange="reversed", showgrid=False),
-    }
-    return Chart("", "", [trace], layout)

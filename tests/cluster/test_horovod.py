@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from cluster.run_folder import RunFolder
+from tests import laws
 from tests.measuring import (
     await_steps,
     finish,
@@ -61,6 +62,9 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
         ), name
         assert ours["control"] is None
         assert horovod["control"]["per_second"] > 0
+        # What each pair carried, by the counts of both; Horovod's talk, which was estimated, is taken off.
+        laws.pairs_are_as_predicted(ours, 0.03)
+        laws.pairs_are_as_predicted(horovod, 0.05)
 
 
 def test_accumulated_gradients_divide_the_bytes_and_none_are_lost(tmp_path: Path) -> None:

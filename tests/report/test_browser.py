@@ -23,6 +23,7 @@ SECTIONS = {
     "over-time": 1,
     "who": 2,
     "steps": 2,
+    "epochs": 1,
     "bottlenecks": 0,
     "scaling": 2,
     "bandwidth": 1,
@@ -80,7 +81,16 @@ def test_every_figure_has_a_title_axes_with_names_and_a_table(browser: Browser, 
     nameless = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.g-xtitle, .g-ytitle text'))"
     assert browser.run(f"{nameless}.map(p => p.id)") == []
     tables = {path.stem for path in (page.parent / "tables").glob("*.csv")}
-    assert {"runs", "target", "correlation", "nodes", "steps", "scaling", "bandwidth"} <= tables
+    assert {
+        "runs",
+        "target",
+        "correlation",
+        "nodes",
+        "pairs",
+        "steps",
+        "scaling",
+        "bandwidth",
+    } <= tables
     assert {"consensus", "published", "prediction", "trust", "links", "environment"} <= tables
 
 
@@ -119,6 +129,23 @@ def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
     said = browser.run("document.querySelector('#accuracy-against-bytes .hoverlayer').textContent")
     assert "epoch 3" in said
     assert "%" in said
+
+
+def test_pointing_at_a_pair_of_nodes_says_what_was_measured_and_what_theory_says(
+    browser: Browser,
+) -> None:
+    maps = browser.run(
+        "document.querySelector('#who-to-whom').data.map(t => [t.name, t.zmax, t.z[0][3], t.customdata[0][3]])"
+    )
+    (theory, most, predicted, beside), (measured, same, carried, beside_it) = maps
+    assert (theory, measured) == ("theory", "measured")
+    assert most == same >= carried > predicted == beside_it > 0
+    assert beside == carried
+    top_right = (7 / 8, 1 / 8)  # of four by four
+    browser.point_at("#who-to-whom .x2y2 .heatmaplayer image", top_right)
+    browser.wait("document.querySelector('#who-to-whom .hoverlayer .hovertext')")
+    said = browser.run("document.querySelector('#who-to-whom .hoverlayer').textContent")
+    assert re.search(r"node0 to node3: measured .*B, theory .*B a round", said)
 
 
 def lines_of(browser: Browser, strategy: str) -> int:

@@ -247,6 +247,17 @@ def test_what_did_not_cross_eth0_is_not_priced_by_eth0s_bytes(
     assert 'id="accuracy-against-bytes"' not in page
 
 
+def test_who_sends_to_whom_is_not_told_from_eth0_where_it_was_not_crossed(
+    run_on_gpus: RunFolder, tmp_path: Path
+) -> None:
+    who = page_of(run_on_gpus, tmp_path / "out").partition('id="who"')[2].partition("</section>")[0]
+    assert "since eth0 did not see it" in who
+    assert "<figure" not in who
+    assert "<table" not in who
+    assert not (tmp_path / "out" / "tables" / "nodes.csv").exists()
+    assert load_runs([run_on_gpus]).table["total_sent_bytes"].isna().all()
+
+
 def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
     run_on_gpus: RunFolder, tmp_path: Path
 ) -> None:

@@ -397,6 +397,7 @@ SUMMARY = {
         "bytes",
         "per_step",
         "control",
+        "peers",
         "counters",
         "seconds",
         "links",
@@ -436,7 +437,7 @@ def test_a_run_without_any_event_is_nulls(folder: RunFolder) -> None:
     unknown = {name for name, value in document.items() if value is None}
     assert unknown == {
         *("model_bytes", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
-        *("network_activity_sum", "control"),
+        *("network_activity_sum", "control", "peers"),
     }
     assert document["steps"] == 0
     assert set(document["per_step"].values()) == {None}

@@ -115,6 +115,10 @@ class HorovodPeers:
     def workers(self) -> int:
         return self.spec.workers
 
+    @property
+    def order(self) -> list[int]:
+        return [self.at.index(place) for place in range(len(self.at))]
+
     def introduce(self) -> None:
         """Learn who has which of Horovod's ranks, and found the groups that will meet."""
         own = torch.tensor([self.rank])

@@ -1,0 +1,113 @@
+"""What the connections of a process carried, by the kernel's own count."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from workloads.connections import Connection, parse_tcp_info, read_connections
+
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "tcp_info"
+"""The struct of both ends of one connection, from Linux 6.18; its first end sent 70000 bytes and received 300."""
+
+
+def recorded(sent: int, received: int) -> bytes:
+    return bytes.fromhex((RECORDED / f"sent-{sent}-received-{received}.hex").read_text())
+
+
+@pytest.mark.parametrize(("sent", "received"), [(70000, 300), (300, 70000)])
+def test_what_the_kernel_says_is_read(sent: int, received: int) -> None:
+    assert parse_tcp_info(recorded(sent, received)) == (sent, received, 0)
+
+
+def test_what_was_sent_again_counts_once() -> None:
+    state = bytearray(recorded(70000, 300))
+    state[200:208], state[208:216] = struct.pack("<Q", 71448), struct.pack("<Q", 1448)
+    assert parse_tcp_info(bytes(state)) == (70000, 300, 1448)
+
+
+@pytest.mark.parametrize("length", [104, 192, 208])  # as of Linux 2.6, 4.10 and 4.18
+def test_an_older_kernel_does_not_say_it(length: int) -> None:
+    assert parse_tcp_info(recorded(70000, 300)[:length]) is None
+
+
+@contextmanager
+def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as sender:
+            receiver, _ = server.accept()
+            with receiver:
+                yield sender, receiver
+
+
+def found(end: socket.socket) -> Connection:
+    address, port = end.getsockname()
+    (one,) = [c for c in read_connections() or () if c.here == f"{address}:{port}"]
+    return one
+
+
+def test_both_ends_count_the_same_and_name_each_other() -> None:
+    with connected() as (sender, receiver):
+        sender.sendall(b"x" * 50_000)
+        assert len(receiver.recv(50_000, socket.MSG_WAITALL)) == 50_000
+        receiver.sendall(b"y" * 7)
+        assert sender.recv(7) == b"y" * 7
+        one, other = found(sender), found(receiver)
+    assert (one.here, one.there) == (other.there, other.here)
+    assert one.row()[2:] == (50_000, 7)
+    assert other.row()[2:] == (7, 50_000)
+
+
+def test_an_ipv6_socket_names_an_ipv4_address_as_the_other_end_does() -> None:
+    """As torch's store listens."""
+    with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as sender:
+            receiver, _ = server.accept()
+            with receiver:
+                ends = {(c.here, c.there) for c in read_connections() or ()}
+                own = sender.getsockname()[1]
+                assert (f"127.0.0.1:{port}", f"127.0.0.1:{own}") in ends
+                assert (f"127.0.0.1:{own}", f"127.0.0.1:{port}") in ends
+
+
+def test_what_is_no_connection_is_left_out_and_nothing_is_left_open() -> None:
+    before = read_connections()
+    with (
+        socket.create_server(("127.0.0.1", 0)),
+        socket.socket(type=socket.SOCK_DGRAM),
+        socket.socket(socket.AF_UNIX),
+        socket.socket(),
+    ):
+        descriptors = set(os.listdir("/proc/self/fd"))
+        assert read_connections() == before
+        assert set(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_what_tcp_sent_again_is_counted_in_bytes_not_in_full_segments() -> None:
+    """A lost message of Horovod's talk has 50 bytes; taken for 1448, it would pass for gradients."""
+    with connected() as (sender, receiver):
+        _lose_everything(receiver)
+        sender.sendall(b"x" * 50)
+        deadline = time.monotonic() + 120
+        while not found(sender).repeated_bytes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        one = found(sender)
+        assert one.repeated_bytes > 0
+        assert one.repeated_bytes % 50 == 0
+        assert one.sent_bytes == 50
+
+
+def _lose_everything(receiver: socket.socket) -> None:
+    """By a filter of one instruction, "keep 0 bytes", for what arrives at this socket."""
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0), 8)
+    program = struct.pack("HL", 1, ctypes.addressof(instruction))
+    receiver.setsockopt(socket.SOL_SOCKET, 26, program)  # SO_ATTACH_FILTER
