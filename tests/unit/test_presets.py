@@ -58,10 +58,6 @@ def test_a_published_preset_keeps_its_rate_whatever_the_workers(
     assert {e.lr_rule for e in experiments(f"--preset {name}{quick}")} == rules
 
 
-def test_the_quick_language_model_is_the_small_one() -> None:
-    assert {e.model for e in experiments("--preset language-model --quick")} == {"bert-minilm"}
-
-
 def test_frugal_compares_pairs_that_rarely_meet_with_an_all_reduce() -> None:
     found = [(e.strategy, e.passes, e.local_steps, e.seed) for e in experiments("--preset frugal")]
     assert found == [("allreduce", None, 1, seed) for seed in (1, 2, 3)] + [
