@@ -127,7 +127,12 @@ class Experiment:
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
     train_size: int = _knob(6000, "training", "training samples, all workers together", "SAMPLES")
     batch_size: int = _knob(64, "training", "samples per step and worker", "SAMPLES")
-    lr: float = _knob(0.05, "training", "learning rate, for one worker's batch", "RATE")
+    lr: float = _knob(
+        0.05,
+        "training",
+        "learning rate, for one worker's batch; with --global-batch-size for that of all",
+        "RATE",
+    )
     momentum: float | None = _knob(
         None, "training", "momentum of SGD and LARS, 0 to below 1 (default: 0.5)", "M"
     )
