@@ -19,6 +19,7 @@ from cluster.spec import (
     COMPRESSIONS,
     ENGINES,
     LR_RULES,
+    OFF,
     OPTIMIZERS,
     SHUFFLES,
     Experiment,
@@ -198,7 +199,8 @@ class Given:
         model = knobs.get("model", Experiment.model)
         optimizer = knobs.get("optimizer", Experiment.optimizer)
         found = idle(model, optimizer)
-        self.idle |= {name: reason for name, reason in found.items() if name in knobs}
+        turned = {name for name, value in knobs.items() if value != OFF.get(name, ...)}
+        self.idle |= {name: reason for name, reason in found.items() if name in turned}
         useful = {name: value for name, value in knobs.items() if name not in found}
         self.turned |= useful.keys()
         return useful
