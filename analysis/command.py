@@ -9,7 +9,7 @@ import dataclasses
 import shlex
 from typing import Any
 
-from cluster.spec import Experiment, SpecError
+from cluster.spec import OFF, Experiment, SpecError
 from cluster.strategies import own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
@@ -18,7 +18,7 @@ TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "bat
 
 def command(spec: dict[str, Any]) -> str:
     """`spec` as in summary.json; knobs that are not known any more are left out."""
-    spec = {"lr_rule": "none"} | spec  # as it was before there were rules
+    spec = OFF | spec  # as it was before there were rules
     usual = _filled_in(spec)
     words = ["./measure.sh"]
     for field in dataclasses.fields(Experiment):
@@ -38,10 +38,11 @@ def _filled_in(spec: dict[str, Any]) -> dict[str, Any]:
     try:
         filled = Experiment(**told).to_json()
         rule = Experiment(**told, reduce=spec.get("reduce", "mean")).lr_rule
+        rise = Experiment(**told, lr_rule=spec["lr_rule"]).warmup_epochs
     except (SpecError, TypeError):
-        return own | {"lr_rule": None}
+        return own | dict.fromkeys(OFF)
     usual = {name: value for name, value in filled.items() if name not in told}
-    return usual | {"local_steps": own["local_steps"], "lr_rule": rule}
+    return usual | {"local_steps": own["local_steps"], "lr_rule": rule, "warmup_epochs": rise}
 
 
 def _text(value: object) -> str:

@@ -19,9 +19,8 @@ CASES = {
     "large-batch": [
         f"--strategy single --epochs 5 {MNIST}",
         f"{LARGE} --lr-rule none",
-        f"{LARGE} --lr-rule sqrt",
-        f"{LARGE} --lr-rule linear --warmup-epochs 1",
         f"{LARGE} --lr-rule sqrt --warmup-epochs 1",
+        f"{LARGE} --lr-rule linear --warmup-epochs 1",
     ],
     "rte": ["--strategy single --workload bert-rte --model bert-minilm"],
     "resnet18": [

@@ -19,6 +19,7 @@ from cluster.spec import (
     COMPRESSIONS,
     ENGINES,
     LR_RULES,
+    OFF,
     OPTIMIZERS,
     SHUFFLES,
     Experiment,
@@ -198,7 +199,8 @@ class Given:
         model = knobs.get("model", Experiment.model)
         optimizer = knobs.get("optimizer", Experiment.optimizer)
         found = idle(model, optimizer)
-        self.idle |= {name: reason for name, reason in found.items() if name in knobs}
+        turned = {name for name, value in knobs.items() if value != OFF.get(name, ...)}
+        self.idle |= {name: reason for name, reason in found.items() if name in turned}
         useful = {name: value for name, value in knobs.items() if name not in found}
         self.turned |= useful.keys()
         return useful
@@ -265,9 +267,10 @@ def _combinations(args: argparse.Namespace, engine: str, given: Given) -> list[E
 
 def _rules_for_whole_batch(rules: list[str] | None) -> list[str]:
     """The batch of an update is the same whatever the number of workers, and so is its rate."""
-    for rule in {"linear", "sqrt"}.intersection(rules or ()):
+    grows = [rule for rule in rules or () if rule in ("linear", "sqrt")]
+    if grows:
         raise SpecError(
-            f"lr_rule {rule} does not go with global_batch_size, where more workers make no larger batch;"
+            f"lr_rule {grows[0]} does not go with global_batch_size, where more workers make no larger batch;"
             " use --batch-size, or --lr"
         )
     return ["none" if rule == "auto" else rule for rule in rules or ["auto"]]

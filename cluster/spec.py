@@ -23,6 +23,7 @@ from cluster.strategies import (
     REDUCTIONS,
     SCHEDULES,
     STRATEGIES,
+    WARMUP_EPOCHS,
     own_defaults,
 )
 
@@ -40,6 +41,8 @@ OPTIMIZERS = {
     "adamw": "Adam with decoupled weight decay",
     "lars": "SGD whose step in each layer is in proportion to its weights, for large batches",
 }
+OFF: dict[str, Any] = {"lr_rule": "none", "warmup_epochs": 0.0}
+"""What leaves the rate alone, which is never refused."""
 MOMENTUM = 0.5
 LR_RULES = {
     "none": "the rate as it is",
@@ -124,7 +127,12 @@ class Experiment:
     epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
     train_size: int = _knob(6000, "training", "training samples, all workers together", "SAMPLES")
     batch_size: int = _knob(64, "training", "samples per step and worker", "SAMPLES")
-    lr: float = _knob(0.05, "training", "learning rate, for one worker's batch", "RATE")
+    lr: float = _knob(
+        0.05,
+        "training",
+        "learning rate, for one worker's batch; with --global-batch-size for that of all",
+        "RATE",
+    )
     momentum: float | None = _knob(
         None, "training", "momentum of SGD and LARS, 0 to below 1 (default: 0.5)", "M"
     )
@@ -197,8 +205,12 @@ class Experiment:
     lr_rule: str = _knob(
         "auto", "training", "what becomes of the rate when several batches make an update", "NAME"
     )
-    warmup_epochs: float = _knob(
-        0.0, "training", "epochs in which the rate rises to its full value, step by step", "E"
+    warmup_epochs: float | None = _knob(
+        None,
+        "training",
+        "epochs in which the rate rises to its full value, step by step (default: 1 where a rule raises it,"
+        " else 0)",
+        "E",
     )
     partition: str = _knob(
         "iid",
@@ -265,7 +277,10 @@ class Experiment:
                 f" {self.train_size // self.workers} samples; lower --batch-size or raise"
                 " --train-size"
             )
-        if self.warmup_epochs and self.warmup_steps < 2:
+        if self.warmup_epochs is None:
+            rises = self.lr_rule != "none" and self.steps_per_epoch > 1
+            self._fill(warmup_epochs=WARMUP_EPOCHS if rises else 0.0)
+        elif self.warmup_epochs and self.warmup_steps < 2:
             raise SpecError(
                 f"warmup_epochs {self.warmup_epochs:g} is no rise: an epoch has {self.steps_per_epoch} steps,"
                 f" and a rise takes 2; use --warmup-epochs {2 / self.steps_per_epoch:g} or more"
@@ -319,7 +334,7 @@ class Experiment:
         if self.lr_rule == "auto":
             object.__setattr__(self, "lr_rule", self._usual_rule())
         _between("weight_decay", self.weight_decay, 0, 1)
-        _between("warmup_epochs", self.warmup_epochs, 0, 100_000)
+        _between("warmup_epochs", self.warmup_epochs or 0, 0, 100_000)
 
     def _usual_rule(self) -> str:
         """A sum of gradients is N times their mean already; and where nothing is learned there is no rate."""
@@ -379,13 +394,13 @@ class Experiment:
         """A knob that was turned, or turned to a value, where that makes no sense -> where, and why."""
         default = {f.name: f.default for f in dataclasses.fields(self)}
         default |= own_defaults(self.strategy)
-        default |= {"lr_rule": "none"}  # which leaves the rate alone
+        default |= OFF
         if self.optimizer not in WITHOUT_MOMENTUM:
             default |= {"momentum": MOMENTUM}
         for knob, reason in refused.items():
             name, _, value = knob.partition("=")
             turned = getattr(self, name)
-            if turned == value if value else turned != default[name]:
+            if turned == value if value else turned not in (default[name], None):
                 raise SpecError(f"{knob.replace('=', ' ')} does not apply to {reason}")
 
     @property
@@ -396,6 +411,7 @@ class Experiment:
     @property
     def warmup_steps(self) -> int:
         """In which the rate rises."""
+        assert self.warmup_epochs is not None
         return round(self.warmup_epochs * self.steps_per_epoch)
 
     @property
@@ -580,7 +596,7 @@ class Experiment:
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")
-        values.setdefault("lr_rule", "none")  # as it was before there were rules
+        values = OFF | values  # as it was before there were rules
         if values.get("optimizer") in WITHOUT_MOMENTUM:
             values["momentum"] = None  # it stood there, and did nothing
         return cls(**values)

@@ -47,6 +47,9 @@ class StrategyFacts:
     """Knob, or knob=value -> why it makes no sense here."""
 
 
+WARMUP_EPOCHS = 1.0
+"""Where a rule raises the rate: with the full rate at once some seeds do not learn anything in the first epochs."""
+
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_KNOBS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
@@ -173,6 +176,7 @@ def own_defaults(strategy: str) -> dict[str, object]:
         "buffers": facts.buffers,
         "local_steps": facts.local_steps,
         "lr_rule": facts.lr_rule,
+        "warmup_epochs": 0.0 if facts.lr_rule == "none" else WARMUP_EPOCHS,
     }
 
 

@@ -100,7 +100,7 @@ def rule_words(run: pd.Series[Any]) -> str:
     return (
         ""
         if pd.isna(rule) or rule == "none" or run["dataset"] == "none"
-        else f"{rule} of {run['lr']:g}"
+        else f"{rule} rule, from {run['lr']:g}"
     )
 
 

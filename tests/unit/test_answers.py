@@ -162,7 +162,7 @@ def test_what_averaging_less_cost_is_what_seeds_agree_on(
 def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
     runs = [uneven.table.iloc[0].copy() for _ in range(3)]
     for run, rule in zip(runs, ("sqrt", "linear", "sqrt"), strict=True):
-        run["lr_rule"] = rule
+        run["lr_rule"], run["warmup_epochs"] = rule, 1.0
     runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = 1.5, 0.0
     knobs = ["lr_rule", "warmup_epochs", "bucket_mb"]
     assert labels(runs, knobs, with_workers=False) == [

@@ -113,6 +113,15 @@ def test_the_rate_is_left_alone_where_gradients_are_added_up_or_nothing_is_learn
     assert experiment("allreduce", **{"lr_rule": "none", **knobs}).lr_rule == "none"
 
 
+def test_a_rate_that_a_rule_raises_rises_for_an_epoch() -> None:
+    assert experiment("allreduce").warmup_epochs == 1
+    assert experiment("allreduce", lr_rule="linear").warmup_epochs == 1
+    assert experiment("allreduce", lr_rule="none").warmup_epochs == 0
+    assert experiment("single").warmup_epochs == 0
+    assert experiment("allreduce", warmup_epochs=0).warmup_epochs == 0
+    assert experiment("allreduce", train_size=4 * 64).warmup_epochs == 0  # of one step
+
+
 def test_a_rule_that_was_given_always_wins() -> None:
     for name in STRATEGIES:
         for rule in ("none", "linear", "sqrt"):

@@ -279,6 +279,13 @@ def test_beside_a_preset_a_knob_goes_to_those_of_its_runs_in_which_it_does_somet
         experiments("--preset bottleneck --buffers local")
 
 
+def test_a_preset_that_keeps_its_rate_takes_a_model_that_learns_nothing() -> None:
+    found = experiments("--preset pairwise-averaging --model synthetic:4M")
+    assert {(e.model, e.lr_rule, e.warmup_epochs) for e in found} == {("synthetic:4M", "none", 0.0)}
+    with pytest.raises(SpecError, match="lr_rule does not apply to model synthetic:4M"):
+        experiments("--preset pairwise-averaging --model synthetic:4M --lr-rule linear")
+
+
 def test_another_optimizer_than_a_workloads_goes_without_the_workloads_momentum() -> None:
     (found,) = experiments("--workload vgg11-cifar10 --optimizer adamw")
     assert (found.optimizer, found.momentum) == ("adamw", None)

@@ -43,6 +43,21 @@ def test_vgg_parts_has_256_images_a_step_whatever_the_workers() -> None:
     assert {e.steps_per_epoch for e in found} == {40}
 
 
+@pytest.mark.parametrize("quick", ["", " --quick"])
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        *((name, {"none"}) for name in ("vgg-parts", "collectives", "language-model")),
+        ("pairwise-averaging", {"none"}),
+        ("lab-batch-size", {"none", "linear"}),
+    ],
+)
+def test_a_published_preset_keeps_its_rate_whatever_the_workers(
+    name: str, rules: set[str], quick: str
+) -> None:
+    assert {e.lr_rule for e in experiments(f"--preset {name}{quick}")} == rules
+
+
 def test_frugal_compares_pairs_that_rarely_meet_with_an_all_reduce() -> None:
     found = [(e.strategy, e.passes, e.local_steps, e.seed) for e in experiments("--preset frugal")]
     assert found == [("allreduce", None, 1, seed) for seed in (1, 2, 3)] + [
