@@ -55,6 +55,8 @@ def pyspark(horovod: None) -> None:
     _need_package("pyspark")
     if shutil.which("java") is None:
         _skip_without_horovod("no Java here: apt-get install openjdk-17-jre-headless")
+    # Soon up rather than fast in the long run, as in compose/spark/spark-defaults.conf: a test starts eight of them.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 def _need_package(name: str) -> None:

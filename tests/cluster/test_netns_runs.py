@@ -81,7 +81,8 @@ def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
 
 def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> None:
     """20 steps on the same samples; parameters agree to 1e-5."""
-    common = (*NETNS, "--epochs", "1", "--train-size", "1920", "--output", str(tmp_path))
+    sizes = ("--epochs", "1", "--train-size", "1920", "--test-size", "100")
+    common = (*NETNS, *sizes, "--output", str(tmp_path))
     many = one(measure(*common, "--workers", "4", "--batch-size", "24"))
     single = one(measure(*common, "--strategy", "single", "--batch-size", "96"))
     assert many["steps"] == single["steps"] == 20
@@ -89,7 +90,7 @@ def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> No
 
 
 def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--epochs", "1", "--train-size", "1920")
+    sizes = ("--workers", "2", "--epochs", "1", "--train-size", "1920", "--test-size", "100")
     common = (*NETNS, *sizes, "--output", str(tmp_path))
     accumulated = one(measure(*common, "--batch-size", "32", "--local-steps", "3"))
     larger = one(measure(*common, "--batch-size", "96"))
@@ -100,8 +101,8 @@ def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -
 
 def test_the_rest_of_an_epoch_is_exchanged_too(tmp_path: Path) -> None:
     sizes = ("--workers", "2", "--epochs", "2", "--train-size", "640", "--batch-size", "32")
-    flags = ("--strategy", "local-sgd", "--local-steps", "4", "--output", str(tmp_path))
-    summary = one(measure(*NETNS, *sizes, *flags))
+    flags = ("--strategy", "local-sgd", "--local-steps", "4", "--test-size", "100")
+    summary = one(measure(*NETNS, *sizes, *flags, "--output", str(tmp_path)))
     assert (summary["steps"], summary["rounds"]) == (20, 6)
     assert summary["consensus_distance"] < 1e-6
     laws.summary_is_true(summary, "netns")
@@ -117,7 +118,8 @@ def test_a_single_worker_sends_nothing(tmp_path: Path) -> None:
 def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
     """40 nodes know 1,560 neighbours; the kernel's table has 1,024 places for all."""
     flags = ("--workers", "40", "--epochs", "1", "--train-size", "800", "--batch-size", "20")
-    summary = one(measure(*NETNS, *flags, "--output", str(tmp_path)))
+    output = ("--output", str(tmp_path))
+    summary = one(measure(*NETNS, *flags, "--test-size", "100", *output))
     assert summary["steps"] == 1
     assert summary["counters"]["largest_difference"] < 0.01
 
@@ -147,14 +149,8 @@ def test_workers_have_no_privileges(tmp_path: Path) -> None:
 def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
     """A fifth of a core: training takes several times as long, and learns the same."""
     flags = (
-        "--workers",
-        "1",
-        "--strategy",
-        "allreduce",
-        "--epochs",
-        "4",
-        "--output",
-        str(tmp_path),
+        *("--workers", "1", "--strategy", "allreduce", "--epochs", "2", "--test-size", "500"),
+        *("--output", str(tmp_path)),
     )
     free = one(measure(*NETNS, *flags))
     slow = one(measure(*NETNS, *flags, "--cpus", "0.2"))
