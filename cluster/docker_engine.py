@@ -41,7 +41,7 @@ from cluster.engine import (
 )
 from cluster.links import Link
 from cluster.records import Counters, read_node_counters, total
-from cluster.run_folder import RunFolder, node_name
+from cluster.run_folder import RunFolder, node_name, write_at_once
 from cluster.spec import Experiment, SpecError
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -195,9 +195,11 @@ def note_data_folder(data_folder: Path) -> None:
         return
     path = PROJECT / "compose" / ".env"
     with contextlib.suppress(OSError):
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in lines if not line.startswith("GRADWIRE_DATA_DIR=")]
-        path.write_text("\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n")
+        before = path.read_text() if path.exists() else ""
+        kept = [line for line in before.splitlines() if not line.startswith("GRADWIRE_DATA_DIR=")]
+        text = "\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n"
+        if text != before:  # Compose, or another measure, may be reading it
+            write_at_once(path, text)
 
 
 def _check_size(nodes: int) -> None:

@@ -189,7 +189,7 @@ def test_nothing_is_left_after_an_interruption_at_a_random_moment(
 ) -> None:
     interfaces = links()
     process = start(*NETNS, "--workers", "4", "--epochs", "100", "--output", str(tmp_path))
-    delay = random.Random(10 * attempt + number).uniform(0, 5)
+    delay = 1.6 * (attempt + random.Random(10 * attempt + number).random())
     await_handlers(process)
     time.sleep(delay)
     with kept_namespaces(tmp_path) as namespaces:
