@@ -23,9 +23,12 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 "$bin/shellcheck" --external-sources --exclude=SC1091 "${scripts[@]}"
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
-"$bin/mypy"
 if [[ $# -gt 0 ]]; then
+    "$bin/mypy"
     exec "$python" -m pytest "$@"
 fi
+"$bin/mypy" & # beside tests, which often wait
+types=$!
 "$python" -m pytest -n 2 --dist loadgroup -m "not alone" --durations 20
+wait "$types"
 exec "$python" -m pytest -m alone --durations 10

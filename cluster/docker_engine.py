@@ -22,7 +22,7 @@ from cluster.docker_cluster import DockerCluster
 from cluster.docker_projects import down, is_gone, projects
 from cluster.engine import ClusterPlan
 from cluster.links import Link
-from cluster.run_folder import RunFolder
+from cluster.run_folder import RunFolder, write_at_once
 from cluster.spec import Experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -96,6 +96,8 @@ def note_data_folder(data_folder: Path) -> None:
         return
     path = PROJECT / "compose" / ".env"
     with contextlib.suppress(OSError):
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in lines if not line.startswith("GRADWIRE_DATA_DIR=")]
-        path.write_text("\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n")
+        before = path.read_text() if path.exists() else ""
+        kept = [line for line in before.splitlines() if not line.startswith("GRADWIRE_DATA_DIR=")]
+        text = "\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n"
+        if text != before:  # Compose, or another measure, may be reading it
+            write_at_once(path, text)

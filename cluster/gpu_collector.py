@@ -92,9 +92,8 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
     begun, trouble = time.monotonic(), None
     while len(ended) < len(tails):
         seen = nodes.find()
-        now = (
-            time.monotonic()
-        )  # of all that follows: a pause of a busy machine is no node's silence
+        # The time of all that follows: a pause of a busy machine is no node's silence.
+        now = time.monotonic()
         last_seen |= dict.fromkeys(seen, now)
         for rank, tail in tails.items():
             kinds = {event["event"] for event in tail.read()}

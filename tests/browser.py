@@ -25,7 +25,7 @@ QUIET = (
     "no-first-run disable-background-networking disable-component-update disable-sync disable-quic"
 )
 FLAGS = f"headless no-sandbox disable-gpu disable-dev-shm-usage hide-scrollbars {QUIET}".split()
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 class Browser:
@@ -143,7 +143,9 @@ def chromium() -> Iterator[Browser]:
         missing("chromium is not installed")
     ours_in, to = os.pipe()
     back, ours_out = os.pipe()
-    with tempfile.TemporaryDirectory(prefix="gradwire-browser-") as profile:
+    # Chromium's other processes may still write there when the first has ended.
+    folder = tempfile.TemporaryDirectory(prefix="gradwire-browser-", ignore_cleanup_errors=True)
+    with folder as profile:
         command = [program, *(f"--{flag}" for flag in FLAGS), f"--user-data-dir={profile}"]
         command += ["--remote-debugging-pipe", "about:blank"]
         # The protocol's pipes are file descriptors 3 and 4, by Chromium's own rule.

@@ -10,7 +10,8 @@ import pytest
 from cluster.strategies import STRATEGIES
 from tests.measuring import measure, one
 
-SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40")
+SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "1000")
+"""Scoring all 10,000 digits takes longer than so little training."""
 MATRIX = [
     # workers, flags, expected runs
     (6, ("--strategy", "allreduce,pairwise", "--passes", "1,2,5"), 4),

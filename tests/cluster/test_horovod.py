@@ -24,7 +24,10 @@ from tests.measuring import (
 )
 
 pytestmark = pytest.mark.usefixtures("horovod")
-BOTH = ("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2", "--lr-rule", "none")
+BOTH = (
+    *("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2"),
+    *("--lr-rule", "none", "--test-size", "1000"),
+)
 ALL = "allreduce,allgather,gather-scatter,pairwise,local-sgd"
 
 
@@ -103,7 +106,16 @@ def test_knobs_mean_the_same(tmp_path: Path) -> None:
 
 def test_the_timeline_lands_in_the_run_folder(tmp_path: Path) -> None:
     sizes = ("--workers", "2", "--epochs", "1", "--batch-size", "16", "--train-size", "160")
-    flags = ("--engine", "netns", "--launcher", "horovod", "--timeline", *sizes)
+    flags = (
+        "--engine",
+        "netns",
+        "--launcher",
+        "horovod",
+        "--timeline",
+        *sizes,
+        "--test-size",
+        "100",
+    )
     measured = measure(*flags, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
     (file,) = tmp_path.glob("*/*/logs/timeline.json")

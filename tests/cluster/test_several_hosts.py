@@ -15,7 +15,10 @@ from cluster import netns_engine
 from tests.measuring import COMMAND, PROJECT, measure, one
 
 WORKERS = 3
-RUN = ("--workers", "3", "--epochs", "1", "--train-size", "1920", "--batch-size", "32")
+RUN = (
+    *("--workers", "3", "--epochs", "1", "--train-size", "1920", "--batch-size", "32"),
+    *("--test-size", "1000"),
+)
 """20 steps."""
 
 

@@ -122,7 +122,7 @@ def test_a_killed_container_fails_the_run_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attempt", range(3))
 def test_nothing_is_left_after_ctrl_c_at_a_random_moment(attempt: int, tmp_path: Path) -> None:
     process = start(*DOCKER, "--workers", "3", "--epochs", "100", "--output", str(tmp_path))
-    delay = random.Random(attempt).uniform(0, 10)
+    delay = 3 * (attempt + random.Random(attempt).random())
     await_handlers(process)
     time.sleep(delay)
     process.send_signal(signal.SIGINT)

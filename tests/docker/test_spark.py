@@ -20,7 +20,10 @@ from tests.measuring import PROJECT, SILENCE_S, await_steps, finish, measure, st
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images"), pytest.mark.timeout(1800)]
 SPARK = ("--engine", "docker", "--launcher", "spark")
-SMALL = ("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3")
+SMALL = (
+    *("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3"),
+    *("--test-size", "1000"),
+)
 
 
 @pytest.fixture(scope="module")

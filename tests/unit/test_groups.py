@@ -7,7 +7,7 @@ import sys
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.consensus import available, choose_schedule, main, plan
@@ -70,13 +70,11 @@ def primes_of(number: int) -> set[int]:
 # ------------------------------------------------------------------------------------ every round
 
 
-@settings(deadline=None)
 @given(settings_of_a_round())
 def test_every_worker_is_in_exactly_one_group(setting: tuple[int, int, int, str, int]) -> None:
     assert sorted(itertools.chain(*groups(*setting))) == list(range(setting[1]))
 
 
-@settings(deadline=None)
 @given(settings_of_a_round())
 def test_a_group_has_at_most_one_member_more_than_passes(
     setting: tuple[int, int, int, str, int],
@@ -86,7 +84,6 @@ def test_a_group_has_at_most_one_member_more_than_passes(
     assert max(sizes) <= setting[2] + 1
 
 
-@settings(deadline=None)
 @given(settings_of_a_round())
 def test_every_member_sees_the_same_group_in_the_same_order(
     setting: tuple[int, int, int, str, int],
@@ -97,7 +94,6 @@ def test_every_member_sees_the_same_group_in_the_same_order(
         assert all(group_of(other, *setting) == mine for other in mine)
 
 
-@settings(deadline=None)
 @given(settings_of_a_round(), st.randoms(use_true_random=False))
 def test_averaging_by_groups_keeps_the_global_mean(
     setting: tuple[int, int, int, str, int], source: random.Random
@@ -241,7 +237,6 @@ def test_a_plan_agrees_with_the_product_of_matrices_in_exact_fractions(
             assert (square == 0) == (exact is not None and t + 1 >= exact)
 
 
-@settings(deadline=None)
 @given(settings_of_a_round())
 def test_a_residual_never_grows_and_never_passes_one(
     setting: tuple[int, int, int, str, int],

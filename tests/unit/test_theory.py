@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.theory import STRATEGIES, Prediction, lower_bound_s, predict
@@ -82,7 +82,6 @@ def test_six_workers_on_a_grid_of_three_by_two_are_as_computed_by_hand() -> None
         ) == pytest.approx((sent,) * 6, rel=1e-15)
 
 
-@settings(deadline=None)
 @given(pairwise_settings(), st.integers(0, 10**10))
 def test_pairwise_is_what_adding_up_every_group_of_every_round_gives(
     setting: tuple[int, int, str, int, int], model_bytes: int
@@ -106,7 +105,6 @@ def test_pairwise_is_what_adding_up_every_group_of_every_round_gives(
     ) == pytest.approx(expected, rel=1e-15)
 
 
-@settings(deadline=None)
 @given(pairwise_settings(), st.sampled_from(sorted(STRATEGIES)))
 def test_what_is_sent_is_received(setting: tuple[int, int, str, int, int], strategy: str) -> None:
     workers, passes, schedule, seed, rounds = setting
