@@ -37,6 +37,9 @@
   const forPhone = (data, layout) => {
     if (!NARROW.matches) return layout;
     const narrow = { ...layout, xaxis: { ...layout.xaxis, nticks: 5, tickangle: 0, ticklabeloverflow: "allow" } };
+    // Names of lines are one below the other there: close together, and the figure is as much taller.
+    narrow.legend = { ...layout.legend, font: { size: 10.5 }, tracegroupgap: 0 };
+    narrow.height = layout.height + 12 * Math.max(0, data.filter((trace) => trace.showlegend !== false).length - 4);
     if (layout.xaxis2) { // two maps, one below the other
       narrow.xaxis.domain = [0, 1];
       narrow.xaxis2 = { ...layout.xaxis2, nticks: 5, tickangle: 0, domain: [0, 1] };
