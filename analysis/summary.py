@@ -261,7 +261,8 @@ def _peers(
     """Payload of training by who sent it to whom, measured and from theory; null where it was not counted.
 
     `interfaces` is what they counted of the same: payload without what TCP sent again, which a node's pairs should
-    add up to, and headers, 66 bytes a packet.
+    add up to, and headers, 66 bytes a packet. (On a slow link they are more: part of what is sent again the link's own
+    queue drops before it is counted.)
     """
     epochs = _finished_epochs(events)
     found = pairs.measure(
@@ -279,10 +280,8 @@ def _peers(
         order=joined["order"] if joined else None,
     )
     train = total(node["train"] for node in phases)
-    payload = [
-        node["train"].sent_payload - (traffic.repeated(one, "train") or 0)
-        for node, one in zip(phases, events, strict=True)
-    ]
+    again = [traffic.repeated(one, "train") or 0 for one in events]
+    payload = [node["train"].sent_payload - n for node, n in zip(phases, again, strict=True)]
     return {
         "pairs": pairs.table(found, [[cell * rounds for cell in row] for row in predicted]),
         "elsewhere": sum(n for (_, receiver), n in found.sent.items() if receiver is None),
@@ -290,6 +289,7 @@ def _peers(
         "interfaces": {
             "payload": sum(payload),
             "payload_by_node": payload,
+            "repeated_by_node": again,
             "headers": train.sent_bytes - train.sent_payload,
         },
     }

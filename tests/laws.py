@@ -83,12 +83,16 @@ def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:
-    """What a node sent to the others is what its interface counted as payload, but for what TCP sent again."""
+    """What a node sent to the others is what its interface counted as payload, but for what TCP sent again.
+
+    Of that a slow link's own queue drops a part before it is counted, so nobody knows how much to take off.
+    """
     peers = summary["peers"]
-    rows = [0] * len(peers["interfaces"]["payload_by_node"])
-    for pair in peers["pairs"]:
-        rows[pair["sender"]] += pair["sent"]
-    assert rows == pytest.approx(peers["interfaces"]["payload_by_node"], rel=0.005), summary["run"]
+    counted = peers["interfaces"]
+    for rank, payload in enumerate(counted["payload_by_node"]):
+        row = sum(pair["sent"] for pair in peers["pairs"] if pair["sender"] == rank)
+        most = payload + counted["repeated_by_node"][rank]
+        assert 0.995 * payload <= row <= 1.005 * most, (summary["run"], rank)
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
