@@ -260,8 +260,9 @@ def _peers(
 ) -> dict[str, Any] | None:
     """Payload of training by who sent it to whom, measured and from theory; null where it was not counted.
 
-    `interfaces` is what they counted of the same: payload without what TCP sent again, which the pairs should add
-    up to, and headers, 66 bytes a packet.
+    `interfaces` is what they counted of the same: payload without what TCP sent again, which a node's pairs should
+    add up to, and headers, 66 bytes a packet. (On a slow link they are more: part of what is sent again the link's own
+    queue drops before it is counted.)
     """
     epochs = _finished_epochs(events)
     found = pairs.measure(
@@ -279,13 +280,16 @@ def _peers(
         order=joined["order"] if joined else None,
     )
     train = total(node["train"] for node in phases)
-    again = sum(traffic.repeated(one, "train") or 0 for one in events)
+    again = [traffic.repeated(one, "train") or 0 for one in events]
+    payload = [node["train"].sent_payload - n for node, n in zip(phases, again, strict=True)]
     return {
         "pairs": pairs.table(found, [[cell * rounds for cell in row] for row in predicted]),
         "elsewhere": sum(n for (_, receiver), n in found.sent.items() if receiver is None),
         "closed": found.closed,
         "interfaces": {
-            "payload": train.sent_payload - again,
+            "payload": sum(payload),
+            "payload_by_node": payload,
+            "repeated_by_node": again,
             "headers": train.sent_bytes - train.sent_payload,
         },
     }

@@ -69,7 +69,7 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
 
 
 def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
-    """Each pair of nodes carried what theory says, by the count of both; so did the interfaces, all together."""
+    """Each pair of nodes carried what theory says, by the count of both."""
     peers, name = summary["peers"], summary["run"]
     assert (peers["closed"], peers["elsewhere"]) == (0, 0), name
     busiest = max(pair["predicted"] for pair in peers["pairs"])
@@ -81,14 +81,19 @@ def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
         ), (name, pair)
         # A node reads its counts while another is still in the barrier before.
         assert pair["received"] == pytest.approx(pair["sent"], rel=1e-3, abs=4000), (name, pair)
-    rows = [0] * len(summary["bytes"]["nodes"])
-    for pair in peers["pairs"]:
-        rows[pair["sender"]] += pair["sent"]
+
+
+def pairs_add_up(summary: dict[str, Any]) -> None:
+    """What a node sent to the others is what its interface counted as payload, but for what TCP sent again.
+
+    Of that a slow link's own queue drops a part before it is counted, so nobody knows how much to take off.
+    """
+    peers = summary["peers"]
     counted = peers["interfaces"]
-    assert counted["payload"] == pytest.approx(sum(rows), rel=0.005), name
-    headers = 1 + counted["headers"] / counted["payload"]
-    for row, node in zip(rows, summary["bytes"]["nodes"], strict=True):
-        assert row * headers == pytest.approx(node["train_sent"], rel=0.02), (name, node)
+    for rank, payload in enumerate(counted["payload_by_node"]):
+        row = sum(pair["sent"] for pair in peers["pairs"] if pair["sender"] == rank)
+        most = payload + counted["repeated_by_node"][rank]
+        assert 0.995 * payload <= row <= 1.005 * most, (summary["run"], rank)
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
@@ -96,6 +101,7 @@ def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.0
     name = summary["run"]
     bytes_are_as_predicted(summary, tolerance)
     pairs_are_as_predicted(summary, tolerance)
+    pairs_add_up(summary)
 
     sources = {"worker", "kernel", "docker"} if engine == "docker" else {"worker", "kernel"}
     counters = summary["counters"]

@@ -8,12 +8,15 @@ connections are found like ours. Both ends are named, so that those of two nodes
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
+import struct
+import termios
 from dataclasses import dataclass
 
-RECEIVED, SENT, REPEATED = slice(128, 136), slice(200, 208), slice(208, 216)
-"""Where struct tcp_info of linux/tcp.h has tcpi_bytes_received, _sent and _retrans; the last two since Linux 4.19."""
+ACKNOWLEDGED, RECEIVED, REPEATED = slice(120, 128), slice(128, 136), slice(208, 216)
+"""Where struct tcp_info of linux/tcp.h has tcpi_bytes_acked, _received and _retrans; the last since Linux 4.19."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,11 @@ class Connection:
     """ADDRESS:PORT"""
     there: str
     sent_bytes: int
-    """The first time; what was sent again stands beside it."""
+    """What has arrived, and what is on its way.
+
+    Not tcpi_bytes_sent less what was sent again: what the own link's full queue drops at once is sent again without
+    being counted as such, which on a link of 20 Mbit came to 14 %.
+    """
     received_bytes: int
     repeated_bytes: int
 
@@ -48,18 +55,31 @@ def _read(descriptor: int) -> Connection | str | None:
                     state = open_one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
                     here, there = _name(open_one.getsockname()), _name(open_one.getpeername())
                     counted = parse_tcp_info(state)
-                    return there if counted is None else Connection(here, there, *counted)
+                    if counted is None:
+                        return there
+                    acknowledged, received, repeated = counted
+                    sent = acknowledged + _waiting(open_one)
+                    return Connection(here, there, sent, received, repeated)
     return None
 
 
 def parse_tcp_info(state: bytes) -> tuple[int, int, int] | None:
-    """Sent the first time, received, sent again. None from a kernel whose struct ends before that."""
+    """Acknowledged, received, sent again. None from a kernel whose struct ends before that.
+
+    Who opened a connection has its first message, which carries nothing, acknowledged as one byte.
+    """
     if len(state) < REPEATED.stop:
         return None
-    sent, received, repeated = (
-        int.from_bytes(state[place], "little") for place in (SENT, RECEIVED, REPEATED)
+    acknowledged, received, repeated = (
+        int.from_bytes(state[place], "little") for place in (ACKNOWLEDGED, RECEIVED, REPEATED)
     )
-    return sent - repeated, received, repeated
+    return acknowledged, received, repeated
+
+
+def _waiting(connection: socket.socket) -> int:
+    """Bytes that the kernel was given and that nobody has acknowledged yet (SIOCOUTQ)."""
+    answer = fcntl.ioctl(connection, termios.TIOCOUTQ, struct.pack("i", 0))
+    return int(struct.unpack("i", answer)[0])
 
 
 def _name(address: tuple[str, int]) -> str:

@@ -1,6 +1,6 @@
 "use strict";
 // Draws a figure when it comes near the window, and all of them for paper; hides strategies; changes the
-// theme; sorts tables; saves figures.
+// theme; sorts tables; saves figures; remembers what was chosen.
 (() => {
   const root = document.documentElement;
   const charts = [...document.querySelectorAll("figure.chart")];
@@ -37,6 +37,9 @@
   const forPhone = (data, layout) => {
     if (!NARROW.matches) return layout;
     const narrow = { ...layout, xaxis: { ...layout.xaxis, nticks: 5, tickangle: 0, ticklabeloverflow: "allow" } };
+    // Names of lines are one below the other there: close together, and the figure is as much taller.
+    narrow.legend = { ...layout.legend, font: { size: 10.5 }, tracegroupgap: 0 };
+    narrow.height = layout.height + 12 * Math.max(0, data.filter((trace) => trace.showlegend !== false).length - 4);
     if (layout.xaxis2) { // two maps, one below the other
       narrow.xaxis.domain = [0, 1];
       narrow.xaxis2 = { ...layout.xaxis2, nticks: 5, tickangle: 0, domain: [0, 1] };
@@ -128,15 +131,39 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  function toggle(chip) {
-    const strategy = chip.dataset.strategy;
-    const off = !hidden.has(strategy);
-    if (off) hidden.add(strategy); else hidden.delete(strategy);
-    chip.setAttribute("aria-pressed", String(!off));
+  function toggle(strategy) {
+    if (!hidden.delete(strategy)) hidden.add(strategy);
+    showHidden();
+    drawWhenNear(charts);
+  }
+  function showHidden() {
+    for (const chip of document.querySelectorAll(".chip")) {
+      chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.strategy)));
+    }
     for (const row of document.querySelectorAll("tr[data-strategy]")) {
       row.hidden = hidden.has(row.dataset.strategy);
     }
-    drawWhenNear(charts);
+  }
+
+  // What was chosen outlives a reload, as --watch has one every few seconds. A browser may forbid to keep anything.
+  const KEPT = `gradwire ${location.pathname}`;
+  const selects = () => [...document.querySelectorAll("figure.chart select")];
+  function keep() {
+    const chosenLabels = selects().map((one) => [plotOf(one.closest("figure")).id, one.value]);
+    const state = { theme: root.dataset.theme, hidden: [...hidden], chosen: Object.fromEntries(chosenLabels) };
+    try { sessionStorage.setItem(KEPT, JSON.stringify(state)); } catch { /* then not */ }
+  }
+  function takeUp() {
+    let state = null;
+    try { state = JSON.parse(sessionStorage.getItem(KEPT)); } catch { /* then not */ }
+    if (!state) return;
+    if (state.theme) root.dataset.theme = state.theme;
+    state.hidden.forEach((strategy) => hidden.add(strategy));
+    showHidden();
+    for (const one of selects()) { // by name: a run that has come in between moves the others
+      const label = state.chosen[plotOf(one.closest("figure")).id];
+      if ([...one.options].some((option) => option.value === label)) one.value = label;
+    }
   }
 
   function sortBy(head) {
@@ -161,14 +188,17 @@
     if (!target) return;
     if (target.dataset.save === "csv") saveTable(target.closest("figure"));
     else if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
-    else if (target.classList.contains("chip")) toggle(target);
+    else if (target.classList.contains("chip")) { toggle(target.dataset.strategy); keep(); }
     else if (target.id === "theme") {
       const dark = getComputedStyle(root).colorScheme.includes("dark");
       root.dataset.theme = dark ? "light" : "dark";
+      keep();
     } else if (target.tagName === "TH") sortBy(target);
   });
   document.addEventListener("change", (event) => {
-    if (event.target.matches("figure.chart select")) draw(event.target.closest("figure"));
+    if (!event.target.matches("figure.chart select")) return;
+    draw(event.target.closest("figure"));
+    keep();
   });
   NARROW.addEventListener("change", () => drawWhenNear(charts));
   const PAPER_PX = 680;
@@ -183,6 +213,7 @@
     for (const one of closed) one.open = false;
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
   });
+  takeUp();
   if (charts.length) drawWhenNear(charts); else isReady();
   addEventListener("load", () => setTimeout(startLibrary, 500));
 })();

@@ -26,6 +26,7 @@ from analysis.page import (
     bullets,
     chart_html,
     choice_html,
+    details,
     paragraphs,
     table_html,
 )
@@ -37,16 +38,17 @@ RATES_MBIT = (100, 1_000, 10_000)
 MOST = 1024
 WORKERS = 8
 TABLE_WORKERS = (4, 16, 64, 256, 1024)
+ORDERED_BY = 64
+"""Workers: who is quickest with so many stands first."""
+QUICKEST = 3
 MOST_MODELS = 4
 COLUMNS = [
-    Column("model and links", "where", left=True),
-    Column("strategy", "strategy", word=True),
+    Column("strategy", "strategy", left=True),
     *(Column(f"{n} workers", f"step_{n}_s", seconds_text) for n in TABLE_WORKERS),
     Column(f"busiest node, {MOST} workers", "busiest_bytes", bytes_text),
     Column("outside of what was fitted", "outside", word=True),
 ]
 OVERTAKINGS = [
-    Column("where", "where", left=True),
     Column("from", "at", "{:g}".format),
     Column("is quicker", "faster", word=True),
     Column("than", "slower", word=True),
@@ -69,7 +71,9 @@ def section(report: Report) -> Section | None:
     sizes = _sizes(report.runs)
     if not sizes:
         return None
-    choices, rows = {}, []
+    choices: dict[str, Chart] = {}
+    rows: list[dict[str, Any]] = []
+    folds = []
     said: list[str | tuple[str, str] | None] = []
     overtakings: list[dict[str, Any]] = []
     for name, size in sizes.items():
@@ -77,7 +81,10 @@ def section(report: Report) -> Section | None:
             where = f"{name} ({bytes_text(size)}), links of {rate:,} Mbit"
             asked = [one for one in clusters(size, rate) if model.knows(one.strategy)]
             choices[where] = _chart(model, asked)
-            rows += _rows(model, where, asked)
+            found = _rows(model, where, asked)
+            rows += found
+            many = dataclasses.replace(asked[0], workers=ORDERED_BY)
+            folds.append(_fold(where, found, model.outside(many)))
         overtakings += _overtakings(model, name, size)
         said.append(
             advice(
@@ -100,11 +107,14 @@ def section(report: Report) -> Section | None:
         paragraphs(_about(model)),
         bullets([text for text in said if text]),
         choice_html("predicted-exchange", title, "model and links", choices),
-        table_html(rows, COLUMNS),
+        *folds,
     ]
     tables = {"prediction": pd.DataFrame(rows)}
     if overtakings:
-        parts.append("<h3>Who overtakes whom</h3>" + table_html(overtakings, OVERTAKINGS))
+        parts.append("<h3>Who overtakes whom</h3>")
+        for where in dict.fromkeys(one["where"] for one in overtakings):
+            found = [one for one in overtakings if one["where"] == where]
+            parts.append(details(f"{where} ({len(found)})", table_html(found, OVERTAKINGS)))
         tables["overtakings"] = pd.DataFrame(overtakings)
     if checked:
         parts.append("<h3>On this report's own runs</h3>")
@@ -204,7 +214,18 @@ def _rows(model: Fitted, where: str, asked: Sequence[Cluster]) -> list[dict[str,
         row["busiest_bytes"] = round(model.forecast(most).busiest_bytes)
         row["outside"] = model.outside(most) or None
         rows.append(row)
-    return rows
+    return sorted(rows, key=lambda row: float(row[f"step_{ORDERED_BY}_s"]))
+
+
+def _fold(where: str, rows: list[dict[str, Any]], outside: str) -> str:
+    """A table behind a line that already says who is quickest, and how far from what was measured that is."""
+    first = ", ".join(
+        f"{row['strategy']} {seconds_text(row[f'step_{ORDERED_BY}_s'])}" for row in rows[:QUICKEST]
+    )
+    beyond = " (orders of magnitude)" if "far " in outside else ""
+    return details(
+        f"{where}: quickest with {ORDERED_BY} workers {first}{beyond}", table_html(rows, COLUMNS)
+    )
 
 
 def _checked(model: Fitted, observations: Sequence[Observation]) -> list[dict[str, Any]]:

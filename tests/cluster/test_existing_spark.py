@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cluster import netns_engine
+from tests import laws
 from tests.measuring import PATIENCE_S, PROJECT, Measured, finish, measure, one, processes_of, start
 
 pytestmark = pytest.mark.usefixtures("pyspark")
@@ -63,6 +64,7 @@ def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_pa
         assert [node["node"] for node in nodes] == ["node0", "node1", "node2"]
         assert min(node["train_sent"] for node in nodes) > 0
         assert remote["control"]["per_second"] > 0
+        laws.pairs_are_as_predicted(remote, 0.05)
         folder = tmp_path / "lab" / "runs" / remote["session"] / remote["run"]
         assert (folder / "model" / "consensus.pt").stat().st_size > 80_000
     assert "10.77" not in there.stderr.partition("workers on")[0]
@@ -115,4 +117,10 @@ def test_workers_that_share_a_host_share_its_bytes_and_it_is_said(tmp_path: Path
     assert "up to 2 share a host" in measured.stderr
     assert summary["counters"]["sharers"] == 2
     assert summary["per_step"]["sent_mean"] > 0.9 * summary["per_step"]["predicted_mean"]
+    # Their interfaces cannot tell them apart, their connections can.
+    pairs = {(one["sender"], one["receiver"]): one for one in summary["peers"]["pairs"]}
+    assert set(pairs) == {(0, 1), (1, 0)}
+    for pair in pairs.values():
+        assert pair["sent"] - pair["talk"] == pytest.approx(pair["predicted"], rel=0.1)
+        assert pair["received"] == pytest.approx(pair["sent"], rel=0.01)
     assert processes_of(tmp_path) == []

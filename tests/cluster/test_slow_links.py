@@ -13,6 +13,7 @@ import pytest
 
 from analysis.step_times import evened_median
 from cluster.run_folder import RunFolder, find_runs
+from tests import laws
 from tests.measuring import measure
 from workloads.groups import group_of, groups
 
@@ -104,3 +105,10 @@ def test_who_waits_for_the_slow_node_is_its_partners_and_it_waits_for_nobody(run
 def test_a_slow_root_costs_a_star_far_more_than_a_slow_leaf(runs: Runs) -> None:
     leaf, root = (seconds(runs["gather-scatter", slow]) for slow in ("2:20mbit", "0:20mbit"))
     assert root["step_median"] > 2.5 * leaf["step_median"]
+
+
+def test_what_a_full_queue_drops_and_tcp_sends_again_counts_once_for_a_pair(runs: Runs) -> None:
+    summaries = [run.read_summary() for run in runs.values()]
+    assert max(one["per_step"]["repeated_by_busiest"] for one in summaries) > 0
+    for summary in summaries:
+        laws.pairs_are_as_predicted(summary, 0.02)

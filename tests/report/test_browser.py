@@ -191,6 +191,34 @@ def test_another_run_can_be_chosen(browser: Browser) -> None:
     browser.run(choose.format(0))
 
 
+def test_what_was_chosen_outlives_a_reload(page: Path) -> None:
+    """--watch has the page load itself again every few seconds."""
+    figure = "document.querySelector('#bytes-by-node').closest('figure')"
+    state = (
+        "[document.documentElement.dataset.theme ?? '',"
+        " document.querySelectorAll('.chip[aria-pressed=false]').length,"
+        f" {figure}.querySelector('select').selectedIndex]"
+    )
+    with chromium() as browser:
+        browser.open(page)
+        assert browser.run(state) == ["", 0, 0]
+        browser.click("#theme")
+        browser.click(".chip[data-strategy=pairwise]")
+        browser.run(
+            f"(() => {{ const s = {figure}.querySelector('select'); s.selectedIndex = 2;"
+            " s.dispatchEvent(new Event('change', {bubbles: true})) })()"
+        )
+        browser.open(page)
+        assert browser.run(state) == ["dark", 1, 2]
+        browser.run(LOOK_AT_ALL)
+        assert lines_of(browser, "pairwise") == 0
+        assert len(browser.run("[...document.querySelector('#bytes-by-node').data[0].x]")) == 4
+        browser.click(".chip[data-strategy=pairwise]")
+        browser.open(page)
+        assert browser.run(state) == ["dark", 0, 2]
+        assert browser.errors == []
+
+
 COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.xtick text')).fill]"
 
 
