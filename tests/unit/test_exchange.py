@@ -77,7 +77,9 @@ def gradient_of(name: str, tensor: Tensor, rank: int, step: int) -> Tensor:
 
 
 def experiment(strategy: str, workers: int, **knobs: Any) -> Experiment:
-    return Experiment(strategy=strategy, workers=workers, train_size=60_000, **knobs)
+    """Of a model with buffers, as the networks here have them, and with a rate that stays what it is."""
+    fixed: dict[str, Any] = {"model": "mnist-bn", "lr_rule": "none", "train_size": 60_000}
+    return Experiment(strategy=strategy, workers=workers, **fixed, **knobs)
 
 
 def make_exchanger(model: nn.Module, spec: Experiment, rank: int) -> Exchanger:
