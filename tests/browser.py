@@ -109,11 +109,18 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self._mouse(kind, x, y, button="left", clickCount=1)
 
-    def point_at(self, selector: str, at: tuple[float, float] = (0.5, 0.5)) -> None:
-        """`at` is where in it: right of its left and below its top, as shares of its size."""
-        x, y = self._place(selector, *at)
-        self._mouse("mouseMoved", x - 1, y)
-        self._mouse("mouseMoved", x, y)
+    def point_at(self, selector: str, until: str, at: tuple[float, float] = (0.5, 0.5)) -> None:
+        """`at` is where in it: right of its left and below its top, as shares of its size.
+
+        A figure that is drawn when it comes into sight moves those below it, so the mouse follows, as a hand does.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.run(f"Boolean({until})"):
+            assert time.monotonic() < deadline, f"never: {until}"
+            x, y = self._place(selector, *at)
+            self._mouse("mouseMoved", x - 1, y)
+            self._mouse("mouseMoved", x, y)
+            time.sleep(0.1)
 
     def _place(self, selector: str, right: float, down: float) -> tuple[float, float]:
         quoted = json.dumps(selector)

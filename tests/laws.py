@@ -69,18 +69,23 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
 
 
 def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
-    """Each pair of nodes carried what theory says, by the count of both."""
+    """Each pair of nodes carried what theory says, by the count of both.
+
+    Where workers talk beside training (Horovod), a node's talk is told apart, but to whom it went is an estimate, and
+    they talk on while each reads its counts.
+    """
     peers, name = summary["peers"], summary["run"]
     assert (peers["closed"], peers["elsewhere"]) == (0, 0), name
     busiest = max(pair["predicted"] for pair in peers["pairs"])
     for pair in peers["pairs"]:
-        sent = pair["sent"] - pair["talk"]
+        missed = pair["sent"] - pair["talk"] - pair["predicted"]
+        estimated = pair["talk"] / 2
         # Gloo answers on the way back, and barriers go to everybody; a pair may carry that and nothing else.
-        assert sent == pytest.approx(
-            pair["predicted"], rel=tolerance, abs=tolerance / 2 * busiest
-        ), (name, pair)
+        near = tolerance * max(pair["predicted"], busiest / 2)
+        assert abs(missed) <= near + estimated, (name, pair)
         # A node reads its counts while another is still in the barrier before.
-        assert pair["received"] == pytest.approx(pair["sent"], rel=1e-3, abs=4000), (name, pair)
+        near = max(pair["sent"] / 1000, 4000)
+        assert abs(pair["received"] - pair["sent"]) <= near + estimated, (name, pair)
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:

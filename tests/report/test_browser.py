@@ -123,11 +123,10 @@ def test_a_heading_that_is_jumped_to_is_below_the_bar(browser: Browser, width: i
 
 def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
     browser.point_at(
-        "#accuracy-against-bytes .scatterlayer .trace:last-of-type path.point:last-of-type"
+        "#accuracy-against-bytes .scatterlayer .trace:last-of-type path.point:last-of-type",
+        until="document.querySelector('#accuracy-against-bytes .hoverlayer').textContent.includes('epoch 3')",
     )
-    browser.wait("document.querySelector('#accuracy-against-bytes .hoverlayer .hovertext')")
     said = browser.run("document.querySelector('#accuracy-against-bytes .hoverlayer').textContent")
-    assert "epoch 3" in said
     assert "%" in said
 
 
@@ -142,8 +141,11 @@ def test_pointing_at_a_pair_of_nodes_says_what_was_measured_and_what_theory_says
     assert most == same >= carried > predicted == beside_it > 0
     assert beside == carried
     top_right = (7 / 8, 1 / 8)  # of four by four
-    browser.point_at("#who-to-whom .x2y2 .heatmaplayer image", top_right)
-    browser.wait("document.querySelector('#who-to-whom .hoverlayer .hovertext')")
+    browser.point_at(
+        "#who-to-whom .x2y2 .heatmaplayer image",
+        until="document.querySelector('#who-to-whom .hoverlayer').textContent.includes('node0 to node3')",
+        at=top_right,
+    )
     said = browser.run("document.querySelector('#who-to-whom .hoverlayer').textContent")
     assert re.search(r"node0 to node3: measured .*B, theory .*B a round", said)
 
