@@ -102,7 +102,7 @@ def observe(folder: RunFolder) -> Observation | None:
                 local_steps=spec["local_steps"],
                 compute_s=compute_s,
                 burst_bytes=max(
-                    (one["burst_bytes"] for one in summary.get("links") or ()), default=0
+                    (one.get("burst_bytes") or 0 for one in summary.get("links") or ()), default=0
                 ),
                 cores=environment.get("cores"),
             ),

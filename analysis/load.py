@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.summary import summarise
 from cluster.records import SCHEMA
 from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from cluster.spec import OFF, Experiment
 
 NO_KNOBS = (
     *("strategy", "workers", "passes", "schedule", "engine", "dataset"),  # columns of their own
@@ -299,6 +299,9 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             )
             return _Read({**named, "status": "other schema", "error": reason})
         row = _pick(summary, COLUMNS)
+        row |= {
+            knob: value for knob, value in OFF.items() if row[knob] is None
+        }  # before there were rules
         entries = {
             "curves": summary.get("curve"),
             "nodes": (summary["seconds"] or {}).get("by_node", []),

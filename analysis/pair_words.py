@@ -86,8 +86,8 @@ def words(runs: Sequence[Beside]) -> list[str]:
     )
     counted, payload = sum(one.counted for one in runs), sum(one.payload for one in runs)
     said.append(
-        f"All pairs together are {counted / payload:.2%} of the payload that the interfaces counted in these runs; its"
-        f" packets' headers are {sum(one.headers for one in runs) / payload:.1%} more. Both ends of a connection"
+        f"All pairs together are {counted / payload:.2%} of the payload that the interfaces counted in these runs, less what"
+        f" TCP sent again; its packets' headers are {sum(one.headers for one in runs) / payload:.1%} more. Both ends of a connection"
         f" counted the same to {bytes_text(max(one.differ for one in runs))} a pair."
     )
     closed = [one for one in runs if one.closed]

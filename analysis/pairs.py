@@ -57,12 +57,14 @@ def measure(
     rest = [carried(_rests(of_one)) for of_one in borders]
     sent, received = _by_pair(events, train)
     at_rest, _ = _by_pair(events, rest)
+    whole: Counter[int] = Counter()
+    for (sender, _), count in at_rest.items():
+        whole[sender] += count
     said: dict[Pair, float] = {}
     for pair, count in at_rest.items():
         of_node = talk[pair[0]] if talk else None
-        whole = sum(n for (sender, _), n in at_rest.items() if sender == pair[0])
-        if of_node and whole:
-            said[pair] = of_node * count / whole
+        if of_node and whole[pair[0]]:
+            said[pair] = of_node * count / whole[pair[0]]
     return Measured(sent, received, said, sum(one.closed for one in train))
 
 
@@ -128,7 +130,7 @@ def _by_pair(
 
 
 def _place(events: Events, connection: Connection) -> tuple[str, Connection]:
-    """127.0.0.1 is another host on every host."""
+    """Loopback is another host on every host."""
     network = next((e.get("network") for e in events if e["event"] == "hello"), None)
-    inside = connection[0].startswith("127.")
+    inside = connection[0].startswith(("127.", "::1"))
     return (str(network) if inside else "", connection)

@@ -24,9 +24,9 @@ from analysis.load import Runs
 
 TRAINING = (
     *("engine", "model", "dataset", "epochs", "train_size", "lr", "momentum", "optimizer"),
-    *("augment", "link", "cpus", "gpu"),
+    *("augment", "cpus", "gpu"),
 )
-"""What a `single` run shares with those whose N = 1 it is."""
+"""What a `single` run shares with those whose N = 1 it is; it has no link."""
 ROUNDED = 0.02
 """256 samples over 3 workers are 85 each, so 255: still one batch for all."""
 

@@ -87,7 +87,7 @@ class DockerCluster:
             self._await_links()
         except BaseException:
             if process is not None:
-                process.wait()
+                process.communicate()
             down(self.project)
             raise
         return self

@@ -181,7 +181,7 @@ def make_experiments(
     sets = [flags for preset in presets.expand(args) for flags in workload.expand(preset, choose)]
     given = Given()
     runs = [run for flags in sets for run in _combinations(flags, engine, given)]
-    given.check()
+    given.check(typed={name for name, value in vars(args).items() if value is not None})
     if len(runs) > MOST_RUNS:
         raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
     return _neighbours(list(dict.fromkeys(runs)))
@@ -205,9 +205,10 @@ class Given:
         self.turned |= useful.keys()
         return useful
 
-    def check(self) -> None:
+    def check(self, typed: set[str]) -> None:
+        """A preset's or a workload's own are left out where they do nothing; a person's are refused."""
         for name, reason in self.idle.items():
-            if name not in self.turned:
+            if name in typed and name not in self.turned:
                 raise SpecError(f"{name} does not apply to {reason}")
 
 

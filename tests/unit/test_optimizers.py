@@ -91,7 +91,7 @@ def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
         ({"lr_rule": "linear"}, 4),
         ({"lr_rule": "sqrt"}, 2),
         ({"lr_rule": "auto"}, 2),
-        ({"local_steps": 4}, 4),
+        ({"local_steps": 4}, 2),
         ({"lr_rule": "auto", "reduce": "sum"}, 1),
         ({"lr_rule": "linear", "local_steps": 2}, 8),
         ({"lr_rule": "auto", "strategy": "local-sgd", "local_steps": 8}, 2),
@@ -105,6 +105,15 @@ def test_the_rate_follows_the_batches_that_make_an_update(
     assert full_rate(Experiment(**{"workers": 4, "lr": 0.05, **knobs})) == pytest.approx(
         0.05 * factor
     )
+
+
+@pytest.mark.parametrize(("workers", "epochs", "rise"), [(4, 3, 1.0), (4, 1, 0.0), (1, 3, 0.0)])
+def test_only_a_rate_that_a_rule_raises_and_that_is_kept_for_a_while_rises(
+    workers: int, epochs: int, rise: float
+) -> None:
+    spec = Experiment(workers=workers, epochs=epochs, train_size=6000)
+    assert spec.warmup_epochs == rise
+    assert learning_rate(spec, epochs * spec.steps_per_epoch - 1) == full_rate(spec)
 
 
 def test_the_rate_rises_step_by_step_and_then_stays() -> None:

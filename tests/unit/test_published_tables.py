@@ -13,8 +13,15 @@ COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
 
 
 def runs(*rows: dict[str, Any]) -> pd.DataFrame:
-    usual = {"session": "s", "dataset": "mnist", "model": "m", "passes": None, "epochs": 3}
-    table = pd.DataFrame([usual | dict.fromkeys(COLUMNS, 1.0) | row for row in rows])
+    usual: dict[str, Any] = {
+        "session": "s",
+        "dataset": "mnist",
+        "model": "m",
+        "passes": None,
+        "epochs": 3,
+    }
+    usual |= dict.fromkeys(COLUMNS, 1.0) | {"lr_rule": "none"}
+    table = pd.DataFrame([usual | row for row in rows])
     for epoch in (1, 2, 3):
         table[f"epoch_{epoch}_accuracy"] = 0.6
     table.index = pd.RangeIndex(1, len(rows) + 1)
