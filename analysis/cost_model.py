@@ -19,8 +19,8 @@ An exchange of M bytes among N workers takes
 
 Links and cores work at the same time, so the slower of the two counts, and a fit has to find out which it is for
 each run: it begins with the links where they are throttled and changes sides until nothing changes. A step is the
-time it computes, and T every `local_steps` steps; ddp computes and exchanges at the same time, so its
-step is the longer of the two. Constants are not negative and come from least absolute relative errors, so that a run
+time it computes, and T every `local_steps` steps. ddp exchanges while it computes, but for its last bucket, which is
+complete when backward ends: a small model is one bucket, and 16 MB are all but one MiB in the last. Constants are not negative and come from least absolute relative errors, so that a run
 that something else disturbed does not count for more than one run. Links, model, N and M are all that is asked.
 
     sent bytes    theory's x (1 + framing) + message_bytes x messages
@@ -43,6 +43,8 @@ TIME_TERMS = ("message_s", "wire", "byte_s", "fill")
 SAME_AS = {"local-sgd": "allreduce"}
 """Its exchange is the other's."""
 OVERLAPS = ("ddp",)
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
+"""Of torch's DistributedDataParallel, unless it is told otherwise."""
 FEWEST_RUNS = 4
 """Of a strategy, to fit it."""
 FILL_BYTES = 128 * 1024
@@ -149,6 +151,14 @@ def _down_the_tree(workers: int) -> int:
     return took[0]
 
 
+def last_bucket(cluster: Cluster) -> float:
+    """The share of an exchange that begins when backward has ended."""
+    size = cluster.model_bytes
+    if cluster.strategy not in OVERLAPS or size <= FIRST_BUCKET_BYTES:
+        return 1.0
+    return min(size - FIRST_BUCKET_BYTES, BUCKET_BYTES) / size
+
+
 def saved_s(cluster: Cluster) -> float:
     """Of an exchange, by what gathered in the buckets of throttled links before it."""
     if not cluster.burst_bytes or cluster.rate_mbit is None or not path_models(cluster):
@@ -236,10 +246,9 @@ def forecast(constants: Constants, cluster: Cluster) -> Forecast:
     parts = exchange_parts(constants.time, time_features(cluster), saved_s(cluster))
     parts["messages"] += messages(cluster) * cluster.delay_s
     exchange = parts["messages"] + max(parts["links"], parts["nodes"])
-    if cluster.strategy in OVERLAPS:
-        step = max(cluster.compute_s, exchange)
-    else:
-        step = cluster.compute_s + exchange / cluster.local_steps
+    last = last_bucket(cluster)
+    hidden = exchange * (1 - last)
+    step = max(cluster.compute_s, hidden) + exchange * last / cluster.local_steps
     sent = _sent_bytes(cluster)
     framing = sum(a * b for a, b in zip(byte_features(cluster), constants.bytes, strict=True))
     factor = 1 + framing / sent if sent else 1.0
@@ -310,9 +319,10 @@ def _fit_time(
 
 
 def _exchange_s(one: Observation) -> float:
-    if one.cluster.strategy in OVERLAPS:
-        return one.step_s
-    return max(one.step_s - one.cluster.compute_s, 0.0) * one.cluster.local_steps
+    """The time of an exchange that makes such a step."""
+    last = last_bucket(one.cluster)
+    exchange = max(one.step_s - one.cluster.compute_s, 0.0) * one.cluster.local_steps / last
+    return exchange if exchange * (1 - last) <= one.cluster.compute_s else one.step_s
 
 
 def _least(
