@@ -67,14 +67,16 @@ def section(report: Report) -> Section:
                 "run_label_note": where,
                 "run_label_problem": problem(run),
                 "bytes_per_point": cost_of_a_point(run),
-                "full_lr": None if run["dataset"] == "none" else run["full_lr"],
+                "full_lr": _learning_rate(run),
                 "full_lr_note": rule_words(run),
             }
         )
+    rates = {(row["full_lr"], row["full_lr_note"]) for row in rows}
+    columns = COLUMNS if len(rates) > 1 else [one for one in COLUMNS if one.key != "full_lr"]
     body = (
-        paragraphs(_what(report))
+        paragraphs(_what(report) + (_rate(*rates.pop()) if len(rates) == 1 else ""))
         + bullets(answers(report), "answers")
-        + table_html(rows, COLUMNS, folds=True)
+        + table_html(rows, columns, folds=True)
     )
     return Section("overview", "Overview", body, f"{NOTE}, {scored_on(table)}.")
 
@@ -92,6 +94,17 @@ def _what(report: Report) -> str:
         f"{text}{', all with' if common and runs > 1 else ':' if common else ''} {common}".rstrip()
         + "."
     )
+
+
+def _rate(full: float | None, note: str) -> str:
+    """Of all runs, where it is one."""
+    if full is None:
+        return ""
+    return f" Learning rate {full:.3g}{f' ({note})' if note else ''}."
+
+
+def _learning_rate(run: pd.Series[Any]) -> float | None:
+    return None if run["dataset"] == "none" or pd.isna(run["full_lr"]) else float(run["full_lr"])
 
 
 def rule_words(run: pd.Series[Any]) -> str:

@@ -89,6 +89,8 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
             **{name: spec.get(name) for name in ("engine", "dataset")},
             **{name: spec.get(name) for name in KNOBS},  # recorded before --compress was there
+            "lr_rule": "none",
+            "warmup_epochs": 0.0,  # and before there were rules
             **{name: one[name] for name in ("accuracy", "loss", "consensus_distance")},
             **{name: one[name] for name in ("model_bytes", "steps", "rounds")},
             "sent_per_step_bytes": per_step["sent_mean"],

@@ -228,8 +228,11 @@ def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:
 
 
 def test_advice_names_the_quickest_and_why() -> None:
-    text = str(advice(load(), "a model", 10**6, 100, 8))
+    ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
+    model = Fitted(dict.fromkeys(("allreduce", "parameter-server"), TRUE), ranges, None)
+    text = str(advice(model, "a model", 10**6, 100, 8))
     assert "Which strategy at 100 Mbit, and why?" in text
+    assert "at every step: allreduce" in text
     assert "(slowest: parameter-server" in text
     assert "for 8 workers" in text
     assert "one node carries 8." in text  # MB: eight workers' models
