@@ -22,6 +22,7 @@ from cluster.run_folder import node_name
 
 STATE_EVERY_S = 0.5
 LINKS_TIMEOUT_S = 300
+PORT_TAKEN = ("port is already allocated", "address already in use")
 REMOVED = -1
 """Stands for the exit code of a container that somebody removed."""
 
@@ -48,23 +49,32 @@ class DockerCluster:
         return (kernel, docker) if self._processes else (docker,)
 
     def __enter__(self) -> DockerCluster:
+        try:
+            failed, said = self._up(self._pages())
+            if failed and any(words in said for words in PORT_TAKEN):  # by another, since we looked
+                down(self.project)
+                failed, said = self._up(self._pages(usual=False))
+            self._find_containers()
+            self._await_links()  # whose complaint says more
+            if failed:
+                raise EngineError(f"{failed}: " + "\n".join(said.strip().splitlines()[-5:]))
+        except BaseException:
+            down(self.project)
+            raise
+        return self
+
+    def _up(self, pages: dict[str, str]) -> tuple[str, str]:
+        """Nothing, or the command that failed; and what Compose said."""
         environment = {
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             "GRADWIRE_RECORD": "1",
             "GRADWIRE_OWNER": myself(),
-            **self._pages(),
+            **pages,
         }
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
-        command += [
-            "--project-name",
-            self.project,
-            "up",
-            "--detach",
-            "--no-build",
-            "--pull",
-            "never",
-        ]
+        command += ["--project-name", self.project, "up"]
+        command += ["--detach", "--no-build", "--pull", "never"]
         process: subprocess.Popen[str] | None = None
         try:
             with interruption.held_back():
@@ -77,29 +87,24 @@ class DockerCluster:
                     text=True,
                     start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
                 )
-            output, _ = process.communicate()
-            if process.returncode != 0:
-                self._find_containers()
-                self._await_links()  # whose complaint says more
-                lines = "\n".join(output.strip().splitlines()[-5:])
-                raise EngineError(f"'{' '.join(command)}' failed ({process.returncode}): {lines}")
-            self._find_containers()
-            self._await_links()
+            said, _ = process.communicate()
         except BaseException:
             if process is not None:
                 process.communicate()
-            down(self.project)
             raise
-        return self
+        return (
+            f"'{' '.join(command)}' failed ({process.returncode})" if process.returncode else "",
+            said,
+        )
 
     def __exit__(self, *exc: object) -> None:
         down(self.project)
 
-    def _pages(self) -> dict[str, str]:
+    def _pages(self, usual: bool = True) -> dict[str, str]:
         """Ports of this machine for the web pages of Spark's master and driver; the usual ones if free."""
         if not self.plan.attendants:
             return {}
-        master, driver = _free_port(8080), _free_port(4040)
+        master, driver = (_free_port(port if usual else 0) for port in (8080, 4040))
         self.announcement = (
             f"Spark's pages: http://127.0.0.1:{master} (master), http://127.0.0.1:{driver} (driver)"
         )
