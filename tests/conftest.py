@@ -22,6 +22,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("gradwire")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side (pytest -n 2 --dist loadgroup), tests of containers and of Spark stay in one row.
 
