@@ -2,7 +2,7 @@
 
 Measures a grid of real runs on shaped links and on free ones, fits analysis/cost_model.py to it, measures other runs
 (other N, another rate, other sizes) and prints the errors on those, by strategy; then, apart, those on the default
-model, whose nodes compute and so share this machine's cores. About 30 minutes on two cores that do nothing else.
+model, whose nodes compute and so share this machine's cores. 25 minutes on two cores that do nothing else.
 
     python -m bench.predict --output FOLDER          keep the runs; those that are there already are not made again
     python -m bench.predict --save                   and make the result the model that gradwire comes with

@@ -48,7 +48,7 @@ LR_RULES = {
     "none": "the rate as it is",
     "linear": "times the number of batches in an update: of workers, times --local-steps for gradients",
     "sqrt": "times the square root of the number of workers",
-    "auto": "the strategy's own: sqrt, and none for single, with --global-batch-size and with --reduce sum",
+    "auto": "the strategy's own: sqrt, and none for one worker, with --global-batch-size and with --reduce sum",
 }
 SHUFFLES = {
     "epoch": "every epoch in an order of its own",
@@ -208,8 +208,8 @@ class Experiment:
     warmup_epochs: float | None = _knob(
         None,
         "training",
-        "epochs in which the rate rises to its full value, step by step (default: 1 where a rule raises it,"
-        " else 0)",
+        "epochs in which the rate rises to its full value, step by step (default: 1 where a rule raises it"
+        " and there are more, else 0)",
         "E",
     )
     partition: str = _knob(

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from cluster.catalogue import WORKLOADS
-from cluster.idle import WITHOUT_MOMENTUM
 from cluster.spec import SpecError
 from cluster.units import knob_text
 
@@ -34,8 +33,6 @@ def _with(args: argparse.Namespace, name: str, choose: Choose) -> argparse.Names
     if name not in WORKLOADS:
         raise SpecError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
     given = {knob for knob, value in vars(args).items() if value is not None}
-    if args.optimizer is not None and WITHOUT_MOMENTUM.keys() >= set(args.optimizer.split(",")):
-        given.add("momentum")  # the workload's is of its own optimizer
     usual = {
         knob: choose(name, value) if isinstance(value, tuple) else knob_text(value)
         for knob, value in WORKLOADS[name].items()

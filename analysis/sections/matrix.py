@@ -40,7 +40,7 @@ COLUMNS = [
 ]
 
 MISSING = 0.5
-"""Of what the interfaces counted: pairs that carried less are no account of it."""
+"""Of what the interfaces counted: pairs that carried less are no account of it, most ends did not find each other."""
 
 
 def measured(runs: Runs, one: Configuration) -> Beside | None:
@@ -51,7 +51,7 @@ def measured(runs: Runs, one: Configuration) -> Beside | None:
         if not pairs["predicted_bytes"].sum() or any(pd.isna(run[name]) for name in COUNTED):
             continue
         if pairs["sent_bytes"].sum() <= MISSING * run["pairs_interface_payload_bytes"]:
-            continue  # the two ends of most connections did not find each other
+            continue
         nodes = int(one.row["workers"]) + (one.strategy == "parameter-server")
         return Beside(
             one.label,

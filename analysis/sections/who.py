@@ -106,7 +106,7 @@ def _unmeasured(missing: int, shown: int) -> str:
     which = "these runs" if missing == shown else f"{missing} of {shown} configurations"
     return (
         f"Theory alone for {which}: what each connection carried was not counted, by an older gradwire or on a kernel"
-        " before Linux 4.19."
+        " before Linux 4.19, or its two ends did not find each other."
     )
 
 
