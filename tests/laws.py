@@ -71,21 +71,25 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
 def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     """Each pair of nodes carried what theory says, by the count of both.
 
-    Where workers talk beside training (Horovod), a node's talk is told apart, but to whom it went is an estimate, and
-    they talk on while each reads its counts.
+    Where workers talk beside training (Horovod), a node's talk is told apart, but to whom it went is an estimate. They
+    talk on while one node reads its counts and another has not yet: then both have counted all of training, and not
+    the same talk.
     """
     peers, name = summary["peers"], summary["run"]
     assert (peers["closed"], peers["elsewhere"]) == (0, 0), name
     busiest = max(pair["predicted"] for pair in peers["pairs"])
+    talked = any(pair["talk"] for pair in peers["pairs"])
     for pair in peers["pairs"]:
         missed = pair["sent"] - pair["talk"] - pair["predicted"]
-        estimated = pair["talk"] / 2
         # Gloo answers on the way back, and barriers go to everybody; a pair may carry that and nothing else.
         near = tolerance * max(pair["predicted"], busiest / 2)
-        assert abs(missed) <= near + estimated, (name, pair)
+        assert abs(missed) <= near + pair["talk"] / 2, (name, pair)
         # A node reads its counts while another is still in the barrier before.
         near = max(pair["sent"] / 1000, 4000)
-        assert abs(pair["received"] - pair["sent"]) <= near + estimated, (name, pair)
+        if talked:
+            assert pair["received"] >= pair["predicted"] - near, (name, pair)
+        else:
+            assert abs(pair["received"] - pair["sent"]) <= near, (name, pair)
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:

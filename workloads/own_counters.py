@@ -10,25 +10,34 @@ from pathlib import Path
 
 import psutil
 
-from cluster.records import NOT_COUNTED, Counters, total
+from cluster.records import HEADER_BYTES, NOT_COUNTED, Counters, total
 
 TCP_HEADERS = 52
-"""IPv4 20, TCP 20, timestamps 12: what a packet's share of the MTU is not payload."""
+"""IPv4 20, TCP 20, timestamps 12: what of a packet's MTU is not payload."""
+
+ETHERNET_HEADER = HEADER_BYTES - TCP_HEADERS
 
 
 def read_interfaces(sharers: int = 1) -> Counters:
     """All of them but lo and the shaper's: what a shaped node receives passes two, and must count once.
 
     Workers that share a host talk to each other through its lo, and to the others through the rest: so it
-    counts there, for all of them together, with whatever other programs say there.
+    counts there, for all of them together, with whatever other programs say there. The kernel counts no Ethernet header
+    on lo; it does here, so that a packet is the same on every interface.
     """
     left_out = NOT_COUNTED if sharers == 1 else NOT_COUNTED[1:]
     interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
-    return total(
-        Counters(one.bytes_sent, one.packets_sent, one.bytes_recv, one.packets_recv)
+    counted = {
+        name: Counters(one.bytes_sent, one.packets_sent, one.bytes_recv, one.packets_recv)
         for name, one in interfaces.items()
         if name not in left_out
-    )
+    }
+    if "lo" in counted:
+        _, sent, _, received = counted["lo"].values()
+        counted["headers of lo"] = Counters(
+            ETHERNET_HEADER * sent, 0, ETHERNET_HEADER * received, 0
+        )
+    return total(counted.values())
 
 
 def own_network() -> str:

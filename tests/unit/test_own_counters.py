@@ -27,6 +27,21 @@ def test_a_node_counts_the_same_from_inside_and_outside_without_what_it_says_to_
             assert low <= value <= high
 
 
+@in_own_network
+def test_what_workers_of_one_host_say_to_each_other_counts_its_payload_exactly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as sender:
+            receiver, _ = server.accept()
+            with receiver:
+                before = read_interfaces(sharers=2)
+                for _ in range(20):
+                    sender.sendall(b"x" * 40)
+                    assert receiver.recv(40, socket.MSG_WAITALL) == b"x" * 40
+                carried = read_interfaces(sharers=2) - before
+    assert carried.sent_packets >= 20
+    assert carried.sent_payload == carried.received_payload == 20 * 40
+
+
 def test_segments_with_data_are_counted_and_bare_acknowledgements_are_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with socket.create_connection(server.getsockname()) as sender:
