@@ -28,6 +28,8 @@ class Beside:
     """What the interfaces counted of the same, and its headers."""
     headers: int
     closed: int = 0
+    talked: bool = False
+    """Do its workers talk on while each reads its counts?"""
 
     @property
     def busiest(self) -> tuple[int, int]:
@@ -87,9 +89,17 @@ def words(runs: Sequence[Beside]) -> list[str]:
     counted, payload = sum(one.counted for one in runs), sum(one.payload for one in runs)
     said.append(
         f"All pairs together are {counted / payload:.2%} of the payload that the interfaces counted in these runs, less what"
-        f" TCP sent again; its packets' headers are {sum(one.headers for one in runs) / payload:.1%} more. Both ends of a connection"
-        f" counted the same to {bytes_text(max(one.differ for one in runs))} a pair."
+        f" TCP sent again; its packets' headers are {sum(one.headers for one in runs) / payload:.1%} more."
     )
+    if quiet := [one.differ for one in runs if not one.talked]:
+        said.append(
+            f"Both ends of a connection counted the same to {bytes_text(max(quiet))} a pair."
+        )
+    if talking := [one.differ for one in runs if one.talked]:
+        said.append(
+            f"With Horovod the two counts of a pair differ by up to {bytes_text(max(talking))}: its workers talk on while"
+            " each of them reads its own."
+        )
     closed = [one for one in runs if one.closed]
     if closed:
         said.append(

@@ -10,10 +10,12 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -117,10 +119,14 @@ class SparkCluster:
         self.announcement: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self._log = plan.runs[0].log_of("driver")
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> SparkCluster:
         command = [sys.executable, "-m", "workloads.launchers.spark_remote"]
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="gradwire-spark-", ignore_cleanup_errors=True
+        )
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), **keep_inside(self._scratch.name)}
         if self.master.startswith("local"):  # this very machine
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         try:
@@ -174,9 +180,13 @@ class SparkCluster:
         return workers
 
     def __exit__(self, *exc: object) -> None:
-        process = self._process
-        if process is None:
-            return
+        if self._process is not None:
+            self._end(self._process)
+            self._process = None
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()  # which ends it, and with it the application
@@ -186,7 +196,6 @@ class SparkCluster:
             os.killpg(process.pid, signal.SIGKILL)  # whatever it may have left
         process.wait()
         process.stdout.close()
-        self._process = None
 
     def exited(self) -> dict[int, int]:
         if self._process is not None and self._process.poll() is not None:
@@ -207,6 +216,12 @@ class SparkCluster:
 
     def last_words(self, rank: int) -> str:
         return ""
+
+
+def keep_inside(folder: str) -> dict[str, str]:
+    """What has the driver, and executors that it starts here, put into a folder what they may not live to remove."""
+    java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={shlex.quote(folder)}"
+    return {"TMPDIR": folder, "SPARK_LOCAL_DIRS": folder, "JAVA_TOOL_OPTIONS": java.strip()}
 
 
 def find_cause(log: str) -> str:

@@ -62,6 +62,7 @@ def measured(runs: Runs, one: Configuration) -> Beside | None:
             payload=int(run["pairs_interface_payload_bytes"]),
             headers=int(run["pairs_interface_header_bytes"]),
             closed=int(run["pairs_closed_connections"]),
+            talked=bool(pairs["talk_bytes"].any()),
         )
     return None
 

@@ -443,3 +443,21 @@ def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
     assert main([str(session), "--output", str(tmp_path / "report")]) == 0
     table = pd.read_csv(tmp_path / "report" / "tables" / "runs.csv")
     assert list(table["status"]) == ["completed", "completed"]
+
+
+def test_pairs_whose_ends_did_not_find_each_other_are_no_measurement(tmp_path: Path) -> None:
+    """As where addresses were translated on the way: nothing is matched, and nothing says that it agrees."""
+    (recorded,) = (PROJECT / "tests" / "data" / "runs").glob("*/003-pairwise-n4-*")
+    session = shutil.copytree(recorded.parent, tmp_path / "session")
+    for run in session.iterdir():
+        pairs = json.loads((run / "summary.json").read_text())["peers"]["pairs"]
+        put(run, "peers.pairs", [one | {"sent": 0, "received": 0, "talk": 0} for one in pairs])
+    assert main([str(session), "--output", str(tmp_path / "report")]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Who sends to whom" in page
+    assert "Pairs of nodes carried what theory says" not in page
+    assert main([str(recorded.parent), "--output", str(tmp_path / "whole")]) == 0
+    assert (
+        "Pairs of nodes carried what theory says"
+        in (tmp_path / "whole" / "report.html").read_text()
+    )

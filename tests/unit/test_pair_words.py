@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from analysis.pair_words import Beside, words
 
 RING = Beside(
@@ -45,6 +47,14 @@ def test_what_theory_does_not_explain_is_not_called_agreement() -> None:
         "Not all pairs of nodes carried what theory says: node0 to node1 of odd"
     )
     assert "1.500 times" in first
+
+
+def test_counts_that_were_read_amid_talk_are_told_apart() -> None:
+    talking = dataclasses.replace(STAR, differ=999, talked=True)
+    said = " ".join(words([RING, talking]))
+    assert "Both ends of a connection counted the same to 12 B a pair." in said
+    assert "With Horovod the two counts of a pair differ by up to 999 B" in said
+    assert "Both ends" not in " ".join(words([talking]))
 
 
 def test_closed_connections_are_said_to_be_missing() -> None:
