@@ -8,6 +8,9 @@ per border, booked to the phase it opens.
 from __future__ import annotations
 
 import importlib
+import os
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +28,8 @@ PEERS = {
     "spark": "workloads.launchers.horovod_peers",
 }
 """Launcher -> the module whose join() meets the others through it."""
+
+TRY_S, PAUSE_S = 5.0, 0.01
 
 
 class Exchanging(Protocol):
@@ -82,6 +87,22 @@ class Peers(Protocol):
 def join(spec: Experiment, rank: int, model_bytes: int) -> Peers:
     peers: Peers = importlib.import_module(PEERS[spec.launcher]).join(spec, rank, model_bytes)
     return peers
+
+
+def await_meeting_point(patience_s: float) -> None:
+    """Until node 0 listens; where, comes from the environment, as torchrun has it."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=TRY_S).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"no meeting point at {host}:{port} after {patience_s:.0f} s: {error}"
+                ) from None
+            time.sleep(PAUSE_S)
 
 
 def enter(log: EventLog, phase: str, epoch: int | None, peers: Peers) -> None:

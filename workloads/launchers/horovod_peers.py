@@ -35,11 +35,13 @@ from workloads.flat import FlatModel
 from workloads.groups import groups
 from workloads.launchers import horovod_exchange
 from workloads.launchers.horovod_optimizer import OptimizerExchanger
-from workloads.meeting import Preparation
+from workloads.meeting import Preparation, await_meeting_point
 from workloads.optimizers import Optimizer
 
 PATIENCE_S = 120
 REST_S = 0.5
+POLL_S = 0.02
+"""How often the meeting point looks whether it shall close: as long as a run may wait for that."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
@@ -65,25 +67,14 @@ def _open_meeting_point(workers: int) -> RendezvousHTTPServer:
     server = RendezvousHTTPServer(address, RendezvousHandler, 0)
     hosts = ",".join(f"{node_name(rank)}:1" for rank in range(workers))
     server.init(get_host_assignments(parse_hosts(hosts), workers))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
     return server
 
 
 def _go_to_meeting_point(workers: int, rank: int) -> None:
     """Wait until it is open, since Horovod itself gives up after a second; and say who we are."""
+    await_meeting_point(PATIENCE_S)
     host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            address = socket.gethostbyname(host)
-            socket.create_connection((address, int(port)), timeout=5).close()
-            break
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"no meeting point at {host}:{port} after {PATIENCE_S} s: {error}"
-                ) from None
-            time.sleep(0.05)
     os.environ.update(
         HOROVOD_RANK=str(rank),
         HOROVOD_SIZE=str(workers),
@@ -92,7 +83,7 @@ def _go_to_meeting_point(workers: int, rank: int) -> None:
         HOROVOD_CROSS_RANK=str(rank),
         HOROVOD_CROSS_SIZE=str(workers),
         HOROVOD_HOSTNAME=node_name(rank),
-        HOROVOD_GLOO_RENDEZVOUS_ADDR=address,
+        HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(host),  # it knows IPv4 only
         HOROVOD_GLOO_RENDEZVOUS_PORT=port,
         HOROVOD_CONTROLLER="gloo",
         HOROVOD_CPU_OPERATIONS="gloo",

@@ -17,7 +17,7 @@ from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.exchange import Exchanger
 from workloads.flat import FlatModel
-from workloads.meeting import Preparation
+from workloads.meeting import Preparation, await_meeting_point
 from workloads.messages import group_messages
 from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
@@ -35,12 +35,15 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, interface)
     group_messages(spec.backend == "nccl")
+    patience_s = _patience_s(spec, model_bytes)
+    if rank:
+        await_meeting_point(patience_s)  # torch would try again only after half a second
     dist.init_process_group(
         spec.backend,
         init_method="env://",
         rank=rank,
         world_size=spec.nodes,
-        timeout=datetime.timedelta(seconds=_patience_s(spec, model_bytes)),
+        timeout=datetime.timedelta(seconds=patience_s),
         **open_device(spec.device).join_options(),
     )
     group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
