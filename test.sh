@@ -6,7 +6,7 @@
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
-# Works from any folder; the first call sets up .venv and compiles Horovod (4 minutes, once). Takes about 16 minutes on
+# Works from any folder; the first call sets up .venv and compiles Horovod (4 minutes, once). Takes under 15 minutes on
 # two cores with a warm image cache, about two for tests/unit. Tests run two at a time, and afterwards those by
 # themselves that measure times or rates.
 set -euo pipefail

@@ -1,59 +1,87 @@
-"""Run a function on N workers that talk over loopback: python -m tests.loopback FUNCTION N FOLDER.
+"""Run a function on N workers that talk over loopback.
 
-torch is imported once and the workers are forked, as in the embedded engine, so a case costs about two
-seconds. The function is called with (rank, workers) and its result is saved for the test to load.
+torch is imported once, by a process that lives as long as the tests and forks the workers of every case, as in the
+engine of namespaces: a case costs tenths of a second. The function is called with (rank, workers) and its result is
+saved for the test to load.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from tests.measuring import PROJECT
+from tests.measuring import PATIENCE_S, PROJECT
 
 
 def on_workers(function: str, workers: int, folder: Path) -> list[Any]:
     """`module:function` on N workers; what each returned, by rank."""
-    command = [sys.executable, "-m", "tests.loopback", function, str(workers), str(folder)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
+    process = _process()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([function, workers, str(folder)]) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    assert answer == "0\n", (folder / "errors").read_text()
     return [torch.load(folder / f"{rank}.pt") for rank in range(workers)]
 
 
-def main(name: str, workers: int, folder: Path) -> int:
-    module, _, function = name.partition(":")
-    work = getattr(importlib.import_module(module), function)
+@functools.cache
+def _process() -> subprocess.Popen[str]:
+    """Ends when we do: then nobody holds the other end of its standard input."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.loopback"],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def main() -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    children = []
-    for rank in range(workers):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                torch.set_num_threads(1)
-                dist.init_process_group(
-                    "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=workers
-                )
-                torch.save(work(rank, workers), folder / f"{rank}.pt")
-                dist.barrier()
-                dist.destroy_process_group()
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+    for line in sys.stdin:
+        name, workers, folder = json.loads(line)
+        module, _, function = name.partition(":")
+        work = getattr(importlib.import_module(module), function)
+        children = [_fork(work, rank, workers, Path(folder)) for rank in range(workers)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(max(codes, key=abs), flush=True)
+
+
+def _fork(work: Callable[[int, int], Any], rank: int, workers: int, folder: Path) -> int:
+    child = os.fork()
+    if child:
+        return child
+    signal.alarm(PATIENCE_S)  # which ends one that waits for another in vain
+    errors = os.open(folder / "errors", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    for stream in (1, 2):  # the answer's way is not theirs
+        os.dup2(errors, stream)
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=workers
+        )
+        torch.save(work(rank, workers), folder / f"{rank}.pt")
+        dist.barrier()
+        dist.destroy_process_group()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))
+    main()
