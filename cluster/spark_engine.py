@@ -180,22 +180,26 @@ class SparkCluster:
         return workers
 
     def __exit__(self, *exc: object) -> None:
-        if self._process is not None:
-            self._end(self._process)
-            self._process = None
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        try:
+            if self._process is not None:
+                self._end(self._process)
+                self._process = None
+        finally:
+            if self._scratch is not None:
+                self._scratch.cleanup()
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()  # which ends it, and with it the application
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # whatever it may have left
-        process.wait()
-        process.stdout.close()
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # whatever it may have left
+            process.wait()
+            process.stdout.close()
 
     def exited(self) -> dict[int, int]:
         if self._process is not None and self._process.poll() is not None:
@@ -220,8 +224,9 @@ class SparkCluster:
 
 def keep_inside(folder: str) -> dict[str, str]:
     """What has the driver, and executors that it starts here, put into a folder what they may not live to remove."""
-    java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={shlex.quote(folder)}"
-    return {"TMPDIR": folder, "SPARK_LOCAL_DIRS": folder, "JAVA_TOOL_OPTIONS": java.strip()}
+    given = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"  # which has a folder of its own
+    return {"TMPDIR": folder, "JAVA_TOOL_OPTIONS": java.strip()}
 
 
 def find_cause(log: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis import pairs
+from cluster.records import Counters
+from cluster.run_folder import RunFolder
 from cluster.strategies import STRATEGIES
 from tests.measuring import measure, one
 
@@ -58,6 +62,7 @@ def large_models_agree(
 def sent_once(summary: dict[str, Any]) -> float:
     """Payload that a node sent in a step, on average, but for what TCP sent again: how much that is, is chance."""
     per_step = summary["per_step"]
+    assert per_step["repeated_mean"] is not None, summary["run"]
     return float(per_step["sent_mean"] - per_step["repeated_mean"])
 
 
@@ -95,6 +100,25 @@ def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
             assert pair["received"] >= pair["predicted"] - near, (name, pair)
         else:
             assert abs(pair["received"] - pair["sent"]) <= near, (name, pair)
+
+
+def received_adds_up(folder: RunFolder, workers: int) -> None:
+    """What came in over a node's connections is what its interface received: both were read at one moment.
+
+    The interface has also seen what came twice, since TCP sent it again.
+    """
+    borders = [
+        [e for e in folder.read_events(rank) if e["event"] in ("phase", "end")]
+        for rank in range(workers)
+    ]
+    repeated = sum(of_node[-1]["repeated"] for of_node in borders)
+    for rank, of_node in enumerate(borders):
+        spans = [(a, b) for a, b in itertools.pairwise(of_node) if a["phase"] == "train"]
+        by_connection = sum(pairs.carried(spans).received.values())
+        payload = sum(
+            (Counters(*b["counters"]) - Counters(*a["counters"])).received_payload for a, b in spans
+        )
+        assert 0.995 * payload - repeated <= by_connection <= 1.005 * payload, (folder.path, rank)
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ def _run(test: Callable[[], None], to: Any) -> None:
         to.send(("skip", f"no network of one's own here: {error}"))
         return
     try:
+        netns_nodes.no_ipv6()  # which says a word of its own now and then
         netns_nodes.ip(
             "link set lo up",
             "link add left mtu 1400 type veth peer name right mtu 9000",

@@ -5,16 +5,33 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from cluster.records import event
 from workloads.connections import read_connections
 from workloads.own_counters import read_interfaces, read_segments
 
 HELD_UP_S = 0.005
-"""Readings that took longer do not belong together: a library's workers talk on meanwhile. They take 0.4 ms."""
+"""Readings that took longer do not belong together: a library's workers talk on meanwhile. With ten connections they
+take 0.4 ms."""
 TRIES = 3
+T = TypeVar("T")
+
+
+def at_one_moment(read: Callable[[], T]) -> T:
+    """What it read; where that took long, again, and then of the reading that took the least."""
+    readings = []
+    for _ in range(TRIES):
+        started = time.monotonic()
+        found = read()
+        took = time.monotonic() - started
+        readings.append((took, found))
+        if took < HELD_UP_S:
+            break
+    return min(readings, key=itemgetter(0))[1]
 
 
 class EventLog:
@@ -32,12 +49,9 @@ class EventLog:
 
     def border(self, kind: str, **values: Any) -> None:
         """An event at which bytes are booked: with what the node's counters show now."""
-        for _ in range(TRIES):
-            started = time.monotonic()
-            connections = read_connections()
-            interfaces, segments = read_interfaces(self.sharers), read_segments()
-            if time.monotonic() - started < HELD_UP_S:
-                break
+        connections, interfaces, segments = at_one_moment(
+            lambda: (read_connections(), read_interfaces(self.sharers), read_segments())
+        )
         self.write(
             kind,
             **values,

@@ -29,7 +29,9 @@ PEERS = {
 }
 """Launcher -> the module whose join() meets the others through it."""
 
-TRY_S, PAUSE_S = 5.0, 0.01
+TRY_S = 5.0
+PAUSES_S = (0.01, 0.25)
+"""Between two tries, at first and at most: what a try sends is booked to the phase of setting up."""
 
 
 class Exchanging(Protocol):
@@ -92,17 +94,20 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> Peers:
 def await_meeting_point(patience_s: float) -> None:
     """Until node 0 listens; where, comes from the environment, as torchrun has it."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    deadline = time.monotonic() + patience_s
+    began = time.monotonic()
+    pause, longest = PAUSES_S
     while True:
         try:
             socket.create_connection((host, port), timeout=TRY_S).close()
             return
-        except OSError as error:
-            if time.monotonic() > deadline:
+        except (OSError, UnicodeError) as error:  # the second for a name that cannot be one
+            waited = time.monotonic() - began
+            if waited > patience_s:
                 raise TimeoutError(
-                    f"no meeting point at {host}:{port} after {patience_s:.0f} s: {error}"
+                    f"no meeting point at {host}:{port} after {waited:.0f} s: {error}"
                 ) from None
-            time.sleep(PAUSE_S)
+            time.sleep(pause)
+            pause = min(1.5 * pause, longest)
 
 
 def enter(log: EventLog, phase: str, epoch: int | None, peers: Peers) -> None:

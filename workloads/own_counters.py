@@ -27,17 +27,14 @@ def read_interfaces(sharers: int = 1) -> Counters:
     """
     left_out = NOT_COUNTED if sharers == 1 else NOT_COUNTED[1:]
     interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
-    counted = {
-        name: Counters(one.bytes_sent, one.packets_sent, one.bytes_recv, one.packets_recv)
-        for name, one in interfaces.items()
-        if name not in left_out
-    }
-    if "lo" in counted:
-        _, sent, _, received = counted["lo"].values()
-        counted["headers of lo"] = Counters(
-            ETHERNET_HEADER * sent, 0, ETHERNET_HEADER * received, 0
-        )
-    return total(counted.values())
+    counted = []
+    for name, one in interfaces.items():
+        if name not in left_out:
+            missing = ETHERNET_HEADER if name == "lo" else 0
+            sent = one.bytes_sent + missing * one.packets_sent
+            received = one.bytes_recv + missing * one.packets_recv
+            counted.append(Counters(sent, one.packets_sent, received, one.packets_recv))
+    return total(counted)
 
 
 def own_network() -> str:

@@ -67,6 +67,7 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
         laws.pairs_are_as_predicted(ours, 0.03)
         laws.pairs_are_as_predicted(horovod, 0.05)
         laws.pairs_add_up(horovod)
+        laws.received_adds_up(RunFolder(tmp_path / horovod["session"] / name), 4)
 
 
 def test_accumulated_gradients_divide_the_bytes_and_none_are_lost(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 
 import pytest
 
+from tests.measuring import PATIENCE_S
 from workloads.meeting import await_meeting_point
 
 
@@ -21,16 +23,24 @@ def first(monkeypatch: pytest.MonkeyPatch) -> socket.socket:
 
 
 def test_who_comes_before_the_first_node_waits_for_it(first: socket.socket) -> None:
-    waiting = threading.Thread(target=await_meeting_point, args=(500,))
+    found = threading.Event()
+
+    def wait() -> None:
+        await_meeting_point(500)
+        found.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     with first:
-        waiting.start()
-        waiting.join(0.2)
-        assert waiting.is_alive()
+        assert not found.wait(0.2)
         first.listen()
-        waiting.join()
+        assert found.wait(PATIENCE_S)
 
 
-def test_a_first_node_that_never_comes_is_named(first: socket.socket) -> None:
-    port = first.getsockname()[1]
-    with first, pytest.raises(TimeoutError, match=f"no meeting point at 127.0.0.1:{port} after"):
+@pytest.mark.parametrize("name", ["127.0.0.1", "no..name"])
+def test_a_first_node_that_never_comes_is_named(
+    first: socket.socket, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", name)
+    said = re.escape(f"no meeting point at {name}:{first.getsockname()[1]} after 0 s")
+    with first, pytest.raises(TimeoutError, match=said):
         await_meeting_point(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 from cluster.records import Counters, parse_net_dev, read_node_counters, total
@@ -18,8 +19,9 @@ def test_a_node_counts_the_same_from_inside_and_outside_without_what_it_says_to_
         return total(c for name, c in parse_net_dev(text).items() if name != "lo")
 
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"is anybody there?", (NEIGHBOUR, 9))
-    assert others().sent_bytes > 0
+        while not others().sent_bytes:  # what is sent before the cable is there is lost
+            sender.sendto(b"is anybody there?", (NEIGHBOUR, 9))
+            time.sleep(0.01)
     before, inside, outside = others(), read_interfaces(), read_node_counters(os.getpid())
     after = others()
     for read in (inside, outside):
