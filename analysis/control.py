@@ -13,11 +13,11 @@ full, which counts as talk in part: at most c bytes for each.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.traffic import spans
 from cluster.records import Counters
 
 Events = Sequence[dict[str, Any]]
@@ -43,15 +43,11 @@ def of_node(events: Events) -> Control | None:
     if not segments:
         return Control(0.0, 0.0, 0.0)
     message, full = payload / segments, hello["segment_bytes"]
-    spans = [
-        (start, end)
-        for start, end in itertools.pairwise(e for e in events if e["event"] in ("phase", "end"))
-        if start["phase"] == "train"
-    ]
-    sums = [_between(start, end) for start, end in spans]
+    train = spans(events, "train")
+    sums = [_between(start, end) for start, end in train]
     segments, payload = sum(s for s, _ in sums), sum(p for _, p in sums)
     messages = (segments - payload / full) / (1 - message / full)
-    seconds = sum(end["t"] - start["t"] for start, end in spans)
+    seconds = sum(end["t"] - start["t"] for start, end in train)
     return Control(message, message * min(max(messages, 0.0), segments), seconds)
 
 

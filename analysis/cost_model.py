@@ -20,8 +20,9 @@ An exchange of M bytes among N workers takes
 Links and cores work at the same time, so the slower of the two counts, and a fit has to find out which it is for
 each run: it begins with the links where they are throttled and changes sides until nothing changes. A step is the
 time it computes, and T every `local_steps` steps. ddp exchanges while it computes, but for its last bucket, which is
-complete when backward ends: a small model is one bucket, and 16 MB are all but one MiB in the last. Constants are not negative and come from least absolute relative errors, so that a run
-that something else disturbed does not count for more than one run. Links, model, N and M are all that is asked.
+complete when backward ends: a small model is one bucket, and 16 MB are all but one MiB in the last. Constants are not
+negative and come from least absolute relative errors, so that a run that something else disturbed does not count for
+more than one run. Links, model, N and M are all that is asked.
 
     sent bytes    theory's x (1 + framing) + message_bytes x messages
 """

@@ -299,9 +299,8 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             )
             return _Read({**named, "status": "other schema", "error": reason})
         row = _pick(summary, COLUMNS)
-        row |= {
-            knob: value for knob, value in OFF.items() if row[knob] is None
-        }  # before there were rules
+        before_rules = {knob: value for knob, value in OFF.items() if row[knob] is None}
+        row |= before_rules
         entries = {
             "curves": summary.get("curve"),
             "nodes": (summary["seconds"] or {}).get("by_node", []),

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.traffic import spans
+
 Events = Sequence[dict[str, Any]]
 Connection = tuple[str, str]
 """HERE, THERE"""
@@ -53,7 +55,7 @@ def measure(
     borders = [[e for e in of_one if e["event"] in ("phase", "end", "rest")] for of_one in events]
     if not epochs or any(e.get("connections") is None for of_one in borders for e in of_one):
         return None
-    train = [carried(_train_spans(of_one)[:epochs]) for of_one in borders]
+    train = [carried(spans(of_one, "train")[:epochs]) for of_one in borders]
     rest = [carried(_rests(of_one)) for of_one in borders]
     sent, received = _by_pair(events, train)
     at_rest, _ = _by_pair(events, rest)
@@ -96,11 +98,6 @@ def carried(spans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Carried:
             found.sent[connection] += sent - sent_before
             found.received[connection] += received - received_before
     return Carried(found.sent, found.received, closed)
-
-
-def _train_spans(borders: Events) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    phases = [e for e in borders if e["event"] != "rest"]
-    return [(a, b) for a, b in itertools.pairwise(phases) if a["phase"] == "train"]
 
 
 def _rests(borders: Events) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -6,7 +6,6 @@ python -m analysis.summary RUN_FOLDER      of a run that nobody watched; see ana
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -122,24 +121,14 @@ def _curve(events: list[Events]) -> list[dict[str, Any]]:
 
 
 def _train_seconds(events: Events) -> list[float]:
-    borders = [e for e in events if e["event"] in ("phase", "end")]
-    return [
-        end["t"] - start["t"]
-        for start, end in itertools.pairwise(borders)
-        if start["phase"] == "train"
-    ]
+    return [end["t"] - start["t"] for start, end in traffic.spans(events, "train")]
 
 
 def _attendants(
     experiment: Experiment, events: Events, samples: Sequence[Sample]
 ) -> dict[str, dict[str, Counters]]:
     """Traffic of the nodes that a launcher adds, in training and in all, as the collector saw it."""
-    borders = [e for e in events if e["event"] in ("phase", "end")]
-    train = [
-        (start["t"], end["t"])
-        for start, end in itertools.pairwise(borders)
-        if start["phase"] == "train"
-    ]
+    train = [(start["t"], end["t"]) for start, end in traffic.spans(events, "train")]
     found = {}
     for name in experiment.attendants:
         of_one = [sample for sample in samples if sample.node == name]

@@ -10,6 +10,8 @@ from typing import Any
 
 from cluster.records import PHASES, Counters, Sample, total
 
+Event = dict[str, Any]
+
 
 def span(readings: Sequence[Counters]) -> Counters:
     """What went by between the first and the last of some cumulative readings.
@@ -25,7 +27,21 @@ def span(readings: Sequence[Counters]) -> Counters:
     return total(increments)
 
 
-def by_phase(events: Iterable[dict[str, Any]]) -> dict[str, Counters]:
+def borders(events: Iterable[Event]) -> list[Event]:
+    """Of one node: the events that begin its phases, and its end."""
+    return [e for e in events if e["event"] in ("phase", "end")]
+
+
+def spans(events: Iterable[Event], phase: str) -> list[tuple[Event, Event]]:
+    """The events that began and ended each of one node's stays in a phase."""
+    return [
+        (start, end)
+        for start, end in itertools.pairwise(borders(events))
+        if start["phase"] == phase
+    ]
+
+
+def by_phase(events: Iterable[Event]) -> dict[str, Counters]:
     """One node's traffic booked to phases, from its own readings at every border."""
     booked = dict.fromkeys(PHASES, Counters())
     for phase, _, traffic in phase_spans(events):
@@ -33,25 +49,19 @@ def by_phase(events: Iterable[dict[str, Any]]) -> dict[str, Counters]:
     return booked
 
 
-def phase_spans(events: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any], Counters]]:
+def phase_spans(events: Iterable[Event]) -> list[tuple[str, Event, Counters]]:
     """(phase, the event that began it, its traffic), in order of time."""
-    borders = [e for e in events if e["event"] in ("phase", "end")]
     return [
         (start["phase"], start, span([Counters(*start["counters"]), Counters(*end["counters"])]))
-        for start, end in itertools.pairwise(borders)
+        for start, end in itertools.pairwise(borders(events))
     ]
 
 
-def repeated(events: Iterable[dict[str, Any]], phase: str) -> int | None:
+def repeated(events: Sequence[Event], phase: str) -> int | None:
     """Bytes that one node's TCP sent again in a phase; None where it did not say."""
-    borders = [e for e in events if e["event"] in ("phase", "end")]
-    if any("repeated" not in border for border in borders):
+    if any("repeated" not in border for border in borders(events)):
         return None
-    return sum(
-        int(end["repeated"] - start["repeated"])
-        for start, end in itertools.pairwise(borders)
-        if start["phase"] == phase
-    )
+    return sum(int(end["repeated"] - start["repeated"]) for start, end in spans(events, phase))
 
 
 def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:

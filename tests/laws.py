@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis import pairs
-from cluster.records import Counters
+from analysis import pairs, traffic
 from cluster.run_folder import RunFolder
 from cluster.strategies import STRATEGIES
 from tests.measuring import measure, one
@@ -107,17 +105,12 @@ def received_adds_up(folder: RunFolder, workers: int) -> None:
 
     The interface has also seen what came twice, since TCP sent it again.
     """
-    borders = [
-        [e for e in folder.read_events(rank) if e["event"] in ("phase", "end")]
-        for rank in range(workers)
-    ]
-    repeated = sum(of_node[-1]["repeated"] for of_node in borders)
-    for rank, of_node in enumerate(borders):
-        spans = [(a, b) for a, b in itertools.pairwise(of_node) if a["phase"] == "train"]
+    events = [folder.read_events(rank) for rank in range(workers)]
+    repeated = sum(traffic.repeated(of_node, "train") or 0 for of_node in events)
+    for rank, of_node in enumerate(events):
+        spans = traffic.spans(of_node, "train")
         by_connection = sum(pairs.carried(spans).received.values())
-        payload = sum(
-            (Counters(*b["counters"]) - Counters(*a["counters"])).received_payload for a, b in spans
-        )
+        payload = traffic.by_phase(of_node)["train"].received_payload
         assert 0.995 * payload - repeated <= by_connection <= 1.005 * payload, (folder.path, rank)
 
 

@@ -1,7 +1,7 @@
 """Run a function on N workers that talk over loopback.
 
 torch is imported once, by a process that lives as long as the tests and forks the workers of every case, as in the
-engine of namespaces: a case costs tenths of a second. The function is called with (rank, workers) and its result is
+engine of namespaces: a case costs its own work. The function is called with (rank, workers) and its result is
 saved for the test to load.
 """
 

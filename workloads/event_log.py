@@ -16,7 +16,7 @@ from workloads.own_counters import read_interfaces, read_segments
 
 HELD_UP_S = 0.005
 """Readings that took longer do not belong together: a library's workers talk on meanwhile. With ten connections they
-take 0.4 ms."""
+take 0.3 ms."""
 TRIES = 3
 T = TypeVar("T")
 
