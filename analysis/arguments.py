@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import NoReturn
 
-from cluster.links import RATE_UNITS, Link, LinkError, parse_link, parse_links
+from cluster.spec.links import RATE_UNITS, Link, LinkError, parse_link, parse_links
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.arguments import Parser
-from analysis.figures import present
-from analysis.load import KNOBS, load_runs
-from analysis.page import Section, render
-from analysis.print_tables import print_tables
-from analysis.sections import SECTIONS
-from analysis.sections.report import Report
-from cluster.run_folder import RunFolder, find_runs, write_at_once
+from analysis.report.context import Report
+from analysis.report.figures import present
+from analysis.report.page import Section, render
+from analysis.report.print_tables import print_tables
+from analysis.report.sections import SECTIONS
+from analysis.tables.load import KNOBS, load_runs
+from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
 SENTENCE = "What each training run sent over the network, measured and predicted, beside the accuracy it reached."

@@ -12,7 +12,7 @@ import argparse
 import sys
 
 from bench.exchange import measure
-from cluster.strategies import STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 
 ALL = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
 STEPS = 4

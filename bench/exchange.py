@@ -4,7 +4,7 @@
     python -m bench.exchange --link none        # free links: time against that of ddp
 
 Runs every strategy on one machine in one session and prints the time of an exchange over its lower bound
-(analysis/theory.py: bytes of the busiest link, headers included, over its rate). reduce-broadcast and ddp are
+(analysis/theory/predicted_bytes.py: bytes of the busiest link, headers included, over its rate). reduce-broadcast and ddp are
 there to compare with; nothing is promised for them.
 """
 
@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from analysis import theory
-from cluster.spec import Experiment
+from analysis.theory import predicted_bytes as theory
+from cluster.spec.experiment import Experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 STRATEGIES = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from analysis import theory
+from analysis.theory import predicted_bytes as theory
 from bench.exchange import measure
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64

@@ -1,6 +1,6 @@
 """How well the cost model predicts runs it has not seen: python -m bench.predict
 
-Measures a grid of real runs on shaped links and on free ones, fits analysis/cost_model.py to it, measures other runs
+Measures a grid of real runs on shaped links and on free ones, fits analysis/predict/cost_model.py to it, measures other runs
 (other N, another rate, other sizes) and prints the errors on those, by strategy; then, apart, those on the default
 model, whose nodes compute and so share this machine's cores. 25 minutes on two cores that do nothing else.
 
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from analysis.cost_model import Observation
-from analysis.fitted import SHIPPED, Fitted, errors, fit_to, observe_all, save
-from analysis.predict import own_error
-from cluster.run_folder import find_runs
+from analysis.predict.command import own_error
+from analysis.predict.cost_model import Observation
+from analysis.predict.fitted import SHIPPED, Fitted, errors, fit_to, observe_all, save
+from cluster.spec.run_folder import find_runs
 
 PROJECT = Path(__file__).resolve().parent.parent
 STRATEGIES = (

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster.run_folder import RunFolder, find_runs
+from cluster.spec.run_folder import RunFolder, find_runs
 from tests.browser import chromium
 
 PROJECT = Path(__file__).resolve().parent.parent

@@ -8,8 +8,12 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from cluster import docker_checks, environment, kernel_links, limits, netns_engine
+from cluster import environment
+from cluster.containers import checks as docker_checks
 from cluster.engine import EngineUnavailable
+from cluster.links import kernel_support as kernel_links
+from cluster.namespaces import cgroups as limits
+from cluster.namespaces import engine as netns_engine
 
 
 def report() -> int:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cluster.links import Link
-from cluster.memory import write_memory
-from cluster.records import Counters
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment, SpecError
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.links import Link
+from cluster.spec.quantities import write_memory
+from cluster.spec.records import Counters
+from cluster.spec.run_folder import RunFolder
 
 
 class EngineUnavailable(Exception):

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from cluster import PROJECT
 from cluster.engine import EngineUnavailable
 
 PACKAGES = (
@@ -21,7 +22,6 @@ PACKAGES = (
 )
 NEEDS = {"horovod": ("horovod",), "spark": ("horovod", "pyspark")}
 """What a launcher needs on the host when its workers or its driver run here, beside torch."""
-PROJECT = Path(__file__).resolve().parent.parent
 
 
 def need(kind: str, say: Callable[[str], None]) -> None:

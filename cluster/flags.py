@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster import presets, workload
-from cluster.catalogue import DATASETS, MODELS, WORKLOADS
-from cluster.idle import idle
-from cluster.links import NONE
-from cluster.spec import (
+from cluster.observe.units import knob_text
+from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
+from cluster.spec.experiment import (
     COMPRESSIONS,
     ENGINES,
     LR_RULES,
@@ -26,7 +25,9 @@ from cluster.spec import (
     SpecError,
     strategies_with_passes,
 )
-from cluster.strategies import (
+from cluster.spec.ineffective import idle
+from cluster.spec.links import NONE
+from cluster.spec.strategies import (
     AVERAGES,
     BUFFERS,
     EXCHANGE_KNOBS,
@@ -35,7 +36,6 @@ from cluster.strategies import (
     SCHEDULES,
     STRATEGIES,
 )
-from cluster.units import knob_text
 
 GROUPS = {
     "strategy": "what is compared",

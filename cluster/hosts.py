@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.catalogue import MODELS
+from cluster import PROJECT
 from cluster.engine import refuse_limits
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment, SpecError
+from cluster.spec.catalogue import MODELS
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.run_folder import RunFolder, write_json
 
 PORT = 29500
 
@@ -84,6 +85,5 @@ def command(experiment: Experiment, run: RunFolder, rank: int) -> str:
 
 def _python() -> str:
     """As a person types it in the project's folder, where it is that folder's own."""
-    here = Path(__file__).resolve().parent.parent
     own = Path(sys.executable)
-    return str(own.relative_to(here)) if own.is_relative_to(here) else shlex.quote(str(own))
+    return str(own.relative_to(PROJECT)) if own.is_relative_to(PROJECT) else shlex.quote(str(own))

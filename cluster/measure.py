@@ -22,33 +22,27 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
 
 from rich.console import Console
 
-from analysis.summary import summarise
-from cluster import (
-    docker_checks,
-    docker_engine,
-    doctor,
-    environment,
-    hosts,
-    interruption,
-    netns_engine,
-    presets,
-    spark_engine,
-)
-from cluster.catalogue import DATASETS, MODELS
+from analysis.summary.summarise import summarise
+from cluster import PROJECT, doctor, environment, hosts, interruption, presets
+from cluster.containers import checks as docker_checks
+from cluster.containers import engine as docker_engine
 from cluster.engine import Engine, EngineError, EngineUnavailable
+from cluster.existing import engine as spark_engine
 from cluster.flags import make_experiments, make_parser
-from cluster.progress import Progress, choose_progress
-from cluster.records import Summary
-from cluster.results_table import print_links, print_table
-from cluster.run_folder import new_session
+from cluster.namespaces import engine as netns_engine
+from cluster.observe.progress import Progress, choose_progress
+from cluster.observe.results_table import print_links, print_table
+from cluster.observe.units import bytes_text
 from cluster.session import Session
-from cluster.spec import ENGINES, EXISTING, Experiment, SpecError
-from cluster.strategies import LAUNCHERS
-from cluster.units import bytes_text
-from workloads.consensus import choose_schedule
-from workloads.data import prepare_all
-from workloads.datasets import DataError, default_data_dir
-from workloads.pretrained import Chooser
+from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.consensus import choose_schedule
+from cluster.spec.experiment import ENGINES, EXISTING, Experiment, SpecError
+from cluster.spec.records import Summary
+from cluster.spec.run_folder import new_session
+from cluster.spec.strategies import LAUNCHERS
+from workloads.data.datasets import DataError, default_data_dir
+from workloads.data.prepare import prepare_all
+from workloads.models.pretrained import Chooser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -201,7 +195,7 @@ def write_report(folder: Path) -> Path | None:
         "--output",
         str(folder),
     ]
-    written = subprocess.run(command, cwd=environment.PROJECT, capture_output=True)
+    written = subprocess.run(command, cwd=PROJECT, capture_output=True)
     return folder / "report.html" if written.returncode == 0 else None
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from pathlib import Path
 from typing import Any
 
-from cluster.spec import SpecError
-from cluster.units import knob_text
+from cluster import PROJECT
+from cluster.observe.units import knob_text
+from cluster.spec.experiment import SpecError
 
 REPEATED = ("bottleneck", "straggler")
 """Knobs whose commas list nodes: a list in a preset is the flag, repeated."""
-FOLDER = Path(__file__).resolve().parent.parent / "workloads" / "presets"
+FOLDER = PROJECT / "workloads" / "presets"
 
 
 def names() -> list[str]:

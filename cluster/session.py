@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.collector import Collector
 from cluster.engine import (
     Cluster,
     ClusterPlan,
@@ -19,16 +18,17 @@ from cluster.engine import (
     EngineUnavailable,
     LinksNotTrue,
 )
-from cluster.gpu_readings import open_nvml
-from cluster.gpu_samples import GpuCollector, gpus_by_node
-from cluster.link_report import Findings, burst_warning, verdict, with_statistics
-from cluster.memory import write_memory
-from cluster.progress import Progress
-from cluster.records import Summary
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment
-from cluster.strategies import LAUNCHERS, STRATEGIES
-from cluster.tail import EventTail
+from cluster.gpu.nvml import open_nvml
+from cluster.gpu.samples import GpuCollector, gpus_by_node
+from cluster.links.findings import Findings, burst_warning, verdict, with_statistics
+from cluster.observe.collector import Collector
+from cluster.observe.event_tail import EventTail
+from cluster.observe.progress import Progress
+from cluster.spec.experiment import Experiment
+from cluster.spec.quantities import write_memory
+from cluster.spec.records import Summary
+from cluster.spec.run_folder import RunFolder, write_json
+from cluster.spec.strategies import LAUNCHERS, STRATEGIES
 
 GRACE_S = 3.0
 """After one node failed, how long the others have to say what they saw."""

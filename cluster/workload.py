@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from cluster.catalogue import WORKLOADS
-from cluster.spec import SpecError
-from cluster.units import knob_text
+from cluster.observe.units import knob_text
+from cluster.spec.catalogue import WORKLOADS
+from cluster.spec.experiment import SpecError
 
 SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
 """Two ways to say one thing: whoever says one means neither of the workload's."""

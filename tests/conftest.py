@@ -9,7 +9,7 @@ import shutil
 import hypothesis
 import pytest
 
-from cluster import docker_checks
+from cluster.containers import checks as docker_checks
 from cluster.engine import EngineUnavailable
 
 # The same examples every time, however long a busy machine takes over one: no test fails by chance.

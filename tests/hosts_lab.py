@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from cluster import netns_nodes
+from cluster.namespaces import nodes as netns_nodes
 from tests.link_lab import inside
 from tests.measuring import PROJECT
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis import pairs, traffic
-from cluster.run_folder import RunFolder
-from cluster.strategies import STRATEGIES
+from analysis.summary import counters as traffic
+from analysis.summary import traffic_matrix as pairs
+from cluster.spec.run_folder import RunFolder
+from cluster.spec.strategies import STRATEGIES
 from tests.measuring import measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "1000")

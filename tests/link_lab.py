@@ -15,9 +15,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from cluster import netns_nodes
-from cluster.links import parse_link
-from cluster.shaping import FRAME_BYTES
+from cluster.links.tc import FRAME_BYTES
+from cluster.namespaces import nodes as netns_nodes
+from cluster.spec.links import parse_link
 
 PAYLOAD_BYTES = 1448
 SECONDS = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster import netns_nodes
+from cluster.namespaces import nodes as netns_nodes
 
 CLONE_NEWUSER = 0x10000000
 OWN, NEIGHBOUR = "10.77.0.1", "10.77.0.2"

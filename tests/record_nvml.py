@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from cluster.gpu_readings import ALL_LINKS, VALUES
+from cluster.gpu.nvml import ALL_LINKS, VALUES
 from tests.replayed_nvml import RECORDED
 
 

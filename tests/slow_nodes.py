@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.step_times import by_node
-from analysis.summary import summarise
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from analysis.summary.step_times import by_node
+from analysis.summary.summarise import summarise
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder
 
 ENDS = (100.0, 200.0)
 """When all nodes end their steps."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 
-from cluster import netns_nodes
-from cluster.run_folder import node_name
+from cluster.namespaces import nodes as netns_nodes
+from cluster.spec.run_folder import node_name
 from tests.measuring import COMMAND, PROJECT
 
 PORT = 7077

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workloads.batches import Batch, test_batches
-from workloads.flat import FlatModel
-from workloads.meeting import Peers
-from workloads.readers import Samples
+from workloads.comm.flat import FlatModel
+from workloads.comm.rendezvous import Peers
+from workloads.data.batches import Batch, test_batches
+from workloads.data.readers import Samples
 
 
 @dataclass(frozen=True)

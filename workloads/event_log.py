@@ -10,9 +10,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from cluster.records import event
-from workloads.connections import read_connections
-from workloads.own_counters import read_interfaces, read_segments
+from cluster.spec.records import event
+from workloads.counters.connections import read_connections
+from workloads.counters.interfaces import read_interfaces, read_segments
 
 HELD_UP_S = 0.005
 """Readings that took longer do not belong together: a library's workers talk on meanwhile. With ten connections they

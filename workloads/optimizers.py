@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from cluster.spec import Experiment
-from workloads.flat import FlatModel
-from workloads.learning_rate import learning_rate
+from cluster.spec.experiment import Experiment
+from cluster.spec.learning_rate import learning_rate
+from workloads.comm.flat import FlatModel
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -8,17 +8,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cluster.spec import Experiment
-from workloads.compress import compressed, wire_bytes
-from workloads.device import open_device
+from cluster.spec.experiment import Experiment
+from cluster.spec.learning_rate import learning_rate
+from workloads.comm.codecs import compressed, wire_bytes
+from workloads.comm.exchanger import make_buckets, of_means
+from workloads.comm.flat import FlatModel
+from workloads.comm.rendezvous import enter, join
+from workloads.counters.interfaces import full_segment, own_network
+from workloads.device.timing import open_device
 from workloads.event_log import EventLog
-from workloads.exchange import make_buckets, of_means
-from workloads.flat import FlatModel
-from workloads.learning_rate import learning_rate
-from workloads.meeting import enter, join
-from workloads.models import make_model
+from workloads.models.networks import make_model
 from workloads.optimizers import make_optimizer
-from workloads.own_counters import full_segment, own_network
 from workloads.strategies import Round
 from workloads.strategies.parameter_server import serve
 

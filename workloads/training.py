@@ -12,20 +12,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
-from workloads.compress import wire_bytes
-from workloads.device import open_device
+from cluster.spec.experiment import Experiment
+from cluster.spec.learning_rate import learning_rate
+from cluster.spec.run_folder import RunFolder
+from workloads.comm.codecs import wire_bytes
+from workloads.comm.flat import FlatModel
+from workloads.comm.rendezvous import enter, join
+from workloads.counters.interfaces import full_segment, own_network
+from workloads.data.readers import Samples, read_samples
+from workloads.data.shard import Shard
+from workloads.device.timing import open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
-from workloads.flat import FlatModel
-from workloads.learning_rate import learning_rate
-from workloads.meeting import enter, join
-from workloads.models import make_model, weights_of
+from workloads.models.networks import make_model, weights_of
 from workloads.optimizers import make_optimizer
-from workloads.own_counters import full_segment, own_network
-from workloads.readers import Samples, read_samples
-from workloads.shard import Shard
 
 EVALUATION_PART = 2000
 """Test samples scored after each epoch; the last epoch's score takes all (--test-size)."""

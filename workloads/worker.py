@@ -28,10 +28,11 @@ from pathlib import Path
 
 import torch  # noqa: F401  imported here, before the first fork, so that it is paid for once
 
-from cluster.run_folder import RunFolder, node_name
-from cluster.spec import SpecError
-from workloads import memory, server, training
-from workloads.datasets import FILES, default_data_dir, folder_of, problems
+from cluster.spec.experiment import SpecError
+from cluster.spec.run_folder import RunFolder, node_name
+from workloads import server, training
+from workloads.counters import memory
+from workloads.data.datasets import FILES, default_data_dir, folder_of, problems
 from workloads.event_log import EventLog
 
 PATIENCE_S = 120.0

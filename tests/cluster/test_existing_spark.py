@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster import netns_engine
+from cluster.namespaces import engine as netns_engine
 from tests import laws
 from tests.measuring import PATIENCE_S, PROJECT, Measured, finish, measure, one, processes_of, start
 

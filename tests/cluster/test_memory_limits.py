@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import limits
 from cluster.engine import EngineUnavailable
+from cluster.namespaces import cgroups as limits
 from tests import laws
 from tests.measuring import await_steps, finish, measure, one, start
 

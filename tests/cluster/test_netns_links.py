@@ -13,9 +13,9 @@ from statistics import fmean
 
 import pytest
 
-from cluster import netns_engine
-from cluster.records import LINK_STATISTICS
-from cluster.run_folder import RunFolder
+from cluster.namespaces import engine as netns_engine
+from cluster.spec.records import LINK_STATISTICS
+from cluster.spec.run_folder import RunFolder
 from tests import laws
 from tests.measuring import PROJECT, Measured, measure, one
 

@@ -32,7 +32,7 @@ from tests.measuring import (
     start,
     worker_processes,
 )
-from workloads.models import make_model
+from workloads.models.networks import make_model
 
 NETNS = ("--engine", "netns")
 STEPS = 20

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from analysis.step_times import evened_median
-from cluster.run_folder import RunFolder, find_runs
+from analysis.summary.step_times import evened_median
+from cluster.spec.run_folder import RunFolder, find_runs
+from cluster.spec.schedules import group_of, groups
 from tests import laws
 from tests.measuring import measure
-from workloads.groups import group_of, groups
 
 pytestmark = pytest.mark.alone
 Runs = dict[tuple[str, str | None], RunFolder]

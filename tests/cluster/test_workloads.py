@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cluster.catalogue import MODELS
-from cluster.run_folder import RunFolder
+from cluster.spec.catalogue import MODELS
+from cluster.spec.run_folder import RunFolder
 from tests import laws
 from tests.measuring import measure, one
-from workloads.data import prepare
-from workloads.datasets import DATASETS, DataError
+from workloads.data.datasets import DATASETS, DataError
+from workloads.data.prepare import prepare
 
 
 def test_every_strategy_updates_alike_with_adamw_decay_and_a_warm_up(tmp_path: Path) -> None:

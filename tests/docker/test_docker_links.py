@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import docker_checks, docker_engine, docker_image
-from cluster.docker_projects import SERVICE_LABEL
-from cluster.records import LINK_STATISTICS
+from cluster.containers import checks as docker_checks
+from cluster.containers import engine as docker_engine
+from cluster.containers import image as docker_image
+from cluster.containers.projects import SERVICE_LABEL
+from cluster.spec.records import LINK_STATISTICS
 from tests import laws
 from tests.docker.test_docker_runs import compose, containers, exit_codes, leftovers
 from tests.measuring import PROJECT, await_steps, finish, measure, one, start

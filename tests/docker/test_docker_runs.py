@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from cluster import docker_checks, docker_engine
-from cluster.compose_file import OWNER_LABEL, SESSION_LABEL
+from cluster.containers import checks as docker_checks
+from cluster.containers import engine as docker_engine
+from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
 from tests import laws
 from tests.measuring import (
     PROJECT,
@@ -26,8 +27,8 @@ from tests.measuring import (
     one,
     start,
 )
-from workloads.data import prepare
-from workloads.datasets import DATASETS
+from workloads.data.datasets import DATASETS
+from workloads.data.prepare import prepare
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
 DOCKER = ("--engine", "docker")

@@ -18,17 +18,19 @@ from typing import Any
 import pytest
 
 from analysis.network_report import main as write_report
-from analysis.summarise_folder import main as summarise_folder
-from cluster import docker_checks, docker_image, docker_projects
-from cluster.compose_file import compose_document
+from analysis.summary.command import main as summarise_folder
+from cluster.containers import checks as docker_checks
+from cluster.containers import image as docker_image
+from cluster.containers import projects as docker_projects
+from cluster.containers.compose_file import compose_document
 from cluster.engine import EngineUnavailable
-from cluster.run_folder import RunFolder, find_runs, write_json
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests import laws
 from tests.docker.test_docker_runs import exit_codes
 from tests.measuring import PROJECT
-from workloads.data import prepare
-from workloads.datasets import DATASETS
+from workloads.data.datasets import DATASETS
+from workloads.data.prepare import prepare
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker"), pytest.mark.timeout(1200)]
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from cluster import docker_checks, docker_image
-from cluster.docker_projects import SERVICE_LABEL
-from cluster.strategies import LAUNCHERS
+from cluster.containers import checks as docker_checks
+from cluster.containers import image as docker_image
+from cluster.containers.projects import SERVICE_LABEL
+from cluster.spec.strategies import LAUNCHERS
 from tests import laws
 from tests.docker.test_docker_runs import containers, leftovers
 from tests.measuring import PROJECT, SILENCE_S, await_steps, finish, measure, start

@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.load import KNOBS, load_runs
 from analysis.network_report import main
-from cluster.run_folder import RunFolder, find_runs, write_json
-from cluster.spec import Experiment
+from analysis.tables.load import KNOBS, load_runs
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests.browser import chromium
 from tests.slow_nodes import summary_of
 
@@ -287,7 +287,10 @@ def test_without_an_environment_one_line_says_how_to_make_it(tmp_path: Path) -> 
     assert line.endswith("run ./measure.sh once: it makes the environment")
 
 
-@pytest.mark.parametrize("name", ["__init__", "own_environment", "network_report", "predict"])
+@pytest.mark.parametrize(
+    "name",
+    ["__init__", "own_environment", "network_report", "predict/__init__", "predict/__main__"],
+)
 def test_what_runs_before_the_environment_parses_on_python_3_8(name: str) -> None:
     ast.parse((PROJECT / "analysis" / f"{name}.py").read_text(), feature_version=(3, 8))
 

@@ -16,10 +16,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from analysis.load import load_runs
 from analysis.network_report import main, make_sections
-from analysis.sections.report import Report
-from cluster.run_folder import find_runs
+from analysis.report.context import Report
+from analysis.tables.load import load_runs
+from cluster.spec.run_folder import find_runs
 from tests.report.record import RUNS, expected, report
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -9,15 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.answers import answers, measured_steps
-from analysis.figures import share_axis
-from analysis.guessing import is_guessing
-from analysis.labels import in_common, labels, scored_on
-from analysis.load import Runs, load_runs
-from analysis.sections import accuracy, overview
-from analysis.sections.report import Report
-from analysis.verdict import AGREES, compared
-from cluster.run_folder import find_runs
+from analysis.report.accuracy import accuracy
+from analysis.report.context import Report
+from analysis.report.figures import share_axis
+from analysis.report.overview import overview
+from analysis.report.overview.answers import answers, measured_steps
+from analysis.report.overview.verdict import AGREES, compared
+from analysis.tables.chance_level import is_guessing
+from analysis.tables.labels import in_common, labels, scored_on
+from analysis.tables.load import Runs, load_runs
+from cluster.spec.run_folder import find_runs
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

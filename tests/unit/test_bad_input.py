@@ -17,13 +17,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from cluster import catalogue, measure, netns_engine, spark_engine, synthetic
-from cluster.catalogue import MODELS, WORKLOADS
+from cluster import measure
 from cluster.engine import ClusterPlan, EngineError, EngineUnavailable
-from cluster.run_folder import RunFolder
-from cluster.spec import OPTIMIZERS
-from cluster.strategies import SCHEDULES, STRATEGIES
-from workloads.datasets import DATASETS
+from cluster.existing import engine as spark_engine
+from cluster.namespaces import engine as netns_engine
+from cluster.spec import catalogue, synthetic
+from cluster.spec.catalogue import MODELS, WORKLOADS
+from cluster.spec.experiment import OPTIMIZERS
+from cluster.spec.run_folder import RunFolder
+from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from workloads.data.datasets import DATASETS
 
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGES = DATASETS["mnist"].files[0]

@@ -6,14 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from workloads import batches  # noqa: E402
-from workloads.batches import epoch_order, shard, train_batches, train_rows  # noqa: E402
-from workloads.data import prepare  # noqa: E402
-from workloads.datasets import DATASETS, DataError  # noqa: E402
-from workloads.readers import Rows, Samples, read_idx, read_mnist  # noqa: E402
+from workloads.data import batches
+from workloads.data.batches import epoch_order, shard, train_batches, train_rows
+from workloads.data.datasets import DATASETS, DataError
+from workloads.data.prepare import prepare
+from workloads.data.readers import Rows, Samples, read_idx, read_mnist
 
 PINNED = [2466, 23328, 20094, 50894, 22545]
 ODD = [(600, 1, 64), (600, 6, 10), (601, 6, 10), (997, 7, 3), (64, 64, 1), (1000, 128, 7)]

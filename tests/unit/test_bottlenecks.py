@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from analysis.bottleneck_words import case_name, describe, extremes, place, times
-from analysis.bottlenecks import Case, Comparison, Node, Study, as_table, find_studies
-from analysis.load import load_runs
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment
+from analysis.report.time.bottleneck_cases import (
+    Case,
+    Comparison,
+    Node,
+    Study,
+    as_table,
+    find_studies,
+)
+from analysis.report.time.bottleneck_words import case_name, describe, extremes, place, times
+from analysis.tables.load import load_runs
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, write_json
 from tests.slow_nodes import summary_of
 
 ALL_REDUCE = {"strategy": "allreduce", "workers": 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from workloads.buckets import Bucket, bucket_count, cut
+from workloads.comm.buckets import Bucket, bucket_count, cut
 
 PARTS = [[0, 10, 30, 30, 60], [0, 5]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.collector import RATE_READINGS, Collector
 from cluster.engine import CounterSource
-from cluster.records import Counters, Sample
-from cluster.run_folder import RunFolder
+from cluster.observe.collector import RATE_READINGS, Collector
+from cluster.spec.records import Counters, Sample
+from cluster.spec.run_folder import RunFolder
 
 NAMES = [f"node{rank}" for rank in range(20)]
 INTERVAL_S = 0.02

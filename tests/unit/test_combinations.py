@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.spec import OPTIMIZERS, Experiment, SpecError
-from cluster.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
+from cluster.spec.experiment import OPTIMIZERS, Experiment, SpecError
+from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 KNOBS: dict[str, list[Any]] = {
     "average": [*AVERAGES],

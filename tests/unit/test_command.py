@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from analysis.command import command
+from analysis.report.overview.command import command
 from cluster.flags import make_experiments, make_parser
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
 
 EXPERIMENTS = [
     Experiment(),

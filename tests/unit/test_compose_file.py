@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.compose_file import (
+from cluster.containers.compose_file import (
     NODE_FILE,
     SPARK_FILE,
     compose_document,
@@ -16,8 +16,8 @@ from cluster.compose_file import (
     project_name,
     split_service,
 )
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder
 
 RUN = RunFolder(Path("/home/someone/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
 DATA = Path("/home/someone/.cache/gradwire/mnist")
@@ -184,7 +184,7 @@ def test_only_the_helper_may_change_the_network_and_only_its_nodes() -> None:
 def test_no_worker_starts_before_the_links_are_verified() -> None:
     made = nodes(SHAPED)
     for shaped in ("node1", "node2"):
-        assert made[shaped]["command"][:3] == ["python", "-m", "cluster.link_gate"]
+        assert made[shaped]["command"][:3] == ["python", "-m", "cluster.links.gate"]
     for helper in ("link1", "link2"):
         assert made["node0"]["depends_on"][helper] == {
             "condition": "service_completed_successfully"
@@ -279,7 +279,7 @@ def test_only_the_door_to_the_pages_stands_in_a_network_with_a_way_out() -> None
 
 def test_a_slow_spark_worker_starts_after_its_link_is_verified() -> None:
     services = spark_document(bottleneck="1:20mbit")["services"]
-    assert services["node1"]["command"][:3] == ["python", "-m", "cluster.link_gate"]
+    assert services["node1"]["command"][:3] == ["python", "-m", "cluster.links.gate"]
     assert services["node1"]["command"][3:] == services["node0"]["command"]
     assert "link1" in services["node0"]["depends_on"]
 

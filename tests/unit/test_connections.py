@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.connections import Connection, parse_tcp_info, read_connections
+from workloads.counters.connections import Connection, parse_tcp_info, read_connections
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "tcp_info"
 """The struct of both ends of one connection, from Linux 6.18; its first end sent 70000 bytes and received 300."""

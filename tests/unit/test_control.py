@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from analysis.control import of_node
+from analysis.summary.control_traffic import of_node
 
 FULL = 1448
 HEADER = 66

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from analysis.correlation import FEWEST, correlate, ranks, varies
+from analysis.report.accuracy.correlation_numbers import FEWEST, correlate, ranks, varies
 
 numbers = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 pairs = st.lists(st.tuples(numbers, numbers), min_size=FEWEST, max_size=30)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import fitted
-from analysis.advice import Step, advice, by_link, clusters, sweeps
-from analysis.cost_model import (
+from analysis.predict import fitted
+from analysis.predict.advice import Step, advice, by_link, clusters, sweeps
+from analysis.predict.cost_model import (
     Cluster,
     Constants,
     Observation,
@@ -20,8 +20,8 @@ from analysis.cost_model import (
     saved_s,
     shares,
 )
-from analysis.fitted import Fitted, errors, fit_to, load, observe_all, save
-from cluster.run_folder import find_runs
+from analysis.predict.fitted import Fitted, errors, fit_to, load, observe_all, save
+from cluster.spec.run_folder import find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 TRUE = Constants(time=(2e-4, 1.02, 3e-9, 0.9), bytes=(0.004, 150.0), runs=0)

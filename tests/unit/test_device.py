@@ -12,18 +12,18 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cluster.spec import Experiment
-from cluster.synthetic import PREFIX, parse
+from cluster.spec.experiment import Experiment
+from cluster.spec.synthetic import PREFIX, parse
 from tests.measuring import PROJECT
-from workloads import device
-from workloads.cuda import Cuda
-from workloads.device import Cpu, Device, open_device
-from workloads.flat import FlatModel
-from workloads.models import MODELS
+from workloads.comm.flat import FlatModel
+from workloads.device import timing as device
+from workloads.device.cuda import Cuda
+from workloads.device.timing import Cpu, Device, open_device
+from workloads.models.networks import MODELS
+from workloads.models.synthetic import SyntheticNet
 from workloads.optimizers import make_optimizer
-from workloads.synthetic import SyntheticNet
 
-CUDA = PROJECT / "workloads" / "cuda.py"
+CUDA = PROJECT / "workloads" / "device" / "cuda.py"
 PACKAGES = ("cluster", "workloads", "analysis", "bench")
 
 
@@ -68,9 +68,9 @@ def test_every_line_that_needs_cuda_stands_in_one_small_module() -> None:
         for path in (PROJECT / package).rglob("*.py")
         if needs.search(path.read_text())
     }
-    assert found == {"workloads/cuda.py"}
+    assert found == {"workloads/device/cuda.py"}
     assert len(CUDA.read_text().splitlines()) < 100
-    assert "workloads/cuda.py" in (PROJECT / "docs" / "gpu.md").read_text()
+    assert "workloads/device/cuda.py" in (PROJECT / "docs" / "gpu.md").read_text()
 
 
 INPUTS = {

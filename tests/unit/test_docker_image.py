@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import docker_image
+from cluster import PROJECT
+from cluster.containers import image as docker_image
 
-DOCKERFILE = (docker_image.PROJECT / "docker" / "Dockerfile").read_text()
-IGNORED = (docker_image.PROJECT / "docker" / "Dockerfile.dockerignore").read_text()
+DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()
+IGNORED = (PROJECT / "docker" / "Dockerfile.dockerignore").read_text()
 STAGES = {
     made: from_
     for from_, made in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
@@ -52,16 +53,9 @@ def test_our_code_comes_last_and_runs_as_nobody_special(launcher: str) -> None:
     assert lines[-2:] == [f"COPY --from={code} /app /app", "USER 1000:1000"]
 
 
-def test_all_that_modules_on_nodes_import_of_cluster_is_copied_too() -> None:
-    copied = docker_image.modules_on_nodes()
-    assert set(copied) == set(re.findall(r"cluster/\w+\.py", stage("code")))
-    for file in docker_image.sources("spark"):
-        if file.suffix == ".py":
-            for module in re.findall(r"^(?:from|import) cluster\.(\w+)", file.read_text(), re.M):
-                assert f"cluster/{module}.py" in copied, (file, module)
-            for names in re.findall(r"^from cluster import (.+)$", file.read_text(), re.M):
-                for name in re.split(r", *", names):
-                    assert f"cluster/{name}.py" in copied, (file, name)
+def test_an_image_is_fingerprinted_by_the_packages_it_copies() -> None:
+    copied = re.findall(r"^COPY (\S+) \S+$", stage("code"), flags=re.MULTILINE)
+    assert copied == ["cluster/__init__.py", *docker_image.ON_NODES]
 
 
 def test_horovod_is_not_compiled_again_for_a_change_of_anything_but_torch_and_its_script() -> None:

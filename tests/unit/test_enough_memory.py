@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spec import Experiment
-from workloads import memory
+from cluster.spec.experiment import Experiment
+from workloads.counters import memory
 
 PROGRAM = """
 import os, resource, torch
-from cluster.spec import Experiment
-from workloads import memory
+from cluster.spec.experiment import Experiment
+from workloads.counters import memory
 spec = Experiment(workers=4, batch_size=512)
 {before}
 memory.limit_memory(spec)

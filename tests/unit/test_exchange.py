@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cluster.spec import MOMENTUM, Experiment
-from cluster.strategies import STRATEGIES
+from cluster.spec.experiment import MOMENTUM, Experiment
+from cluster.spec.strategies import STRATEGIES
 from tests.loopback import on_workers
 from workloads import strategies
-from workloads.exchange import Exchanger
-from workloads.flat import FlatModel
+from workloads.comm.exchanger import Exchanger
+from workloads.comm.flat import FlatModel
 from workloads.launchers.torch_peers import TorchPeers
 from workloads.optimizers import Sgd
 from workloads.server import Server

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.flags import make_experiments, make_parser
-from cluster.spec import Experiment, SpecError
-from cluster.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.strategies import SCHEDULES, STRATEGIES
 
 KNOBS = [field for field in dataclasses.fields(Experiment) if field.metadata]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.gpu_plan import PROFILES
+from cluster.gpu.plan import PROFILES
 from tests.measuring import PROJECT
 
 FILE = PROJECT / "compose" / "gpu.yml"

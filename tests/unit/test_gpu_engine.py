@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from cluster import docker_checks, docker_engine, measure
+from cluster import measure
+from cluster.containers import checks as docker_checks
+from cluster.containers import engine as docker_engine
 from cluster.engine import EngineUnavailable
-from cluster.spec import Experiment, SpecError
+from cluster.spec.experiment import Experiment, SpecError
 
 CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
 

@@ -12,16 +12,16 @@ from typing import Any
 import pynvml
 import pytest
 
-from analysis import gpu_use
-from analysis.fitted import observe_all
-from analysis.load import load_runs
 from analysis.network_report import main as write_report
-from analysis.summary import summarise
-from cluster.gpu_readings import VALUES, Nvml, open_nvml
-from cluster.gpu_samples import GpuCollector, gpus_by_node
-from cluster.records import GPU_FIELDS, GpuReading, GpuSample
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment
+from analysis.predict.fitted import observe_all
+from analysis.summary import gpu_use
+from analysis.summary.summarise import summarise
+from analysis.tables.load import load_runs
+from cluster.gpu.nvml import VALUES, Nvml, open_nvml
+from cluster.gpu.samples import GpuCollector, gpus_by_node
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import GPU_FIELDS, GpuReading, GpuSample
+from cluster.spec.run_folder import RunFolder, write_json
 from tests import record_nvml
 from tests.measuring import PROJECT
 from tests.replayed_nvml import RECORDED, ReplayedNvml

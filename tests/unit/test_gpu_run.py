@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from cluster import gpu_collector, gpu_machine, gpu_plan
-from cluster.gpu_collector import Nodes, watch
-from cluster.gpu_node import devices, place
-from cluster.gpu_plan import data_of, make_plan, prepare
-from cluster.gpu_session import Plan, current_session, open_session, planned_run, read_plan
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment, SpecError
-from workloads.consensus import choose_schedule
+from cluster.gpu import collector as gpu_collector
+from cluster.gpu import namespace_holder as gpu_machine
+from cluster.gpu import plan as gpu_plan
+from cluster.gpu.collector import Nodes, watch
+from cluster.gpu.node import devices, place
+from cluster.gpu.plan import data_of, make_plan, prepare
+from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
+from cluster.spec.consensus import choose_schedule
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.run_folder import RunFolder
 
 FAR = 1_000_000 + os.getpid()
 OWN = f"{os.getuid()}:{os.getgid()}"
@@ -294,7 +296,7 @@ def test_what_nodes_share_lasts_while_there_are_any(monkeypatch: pytest.MonkeyPa
 def test_the_run_of_this_session_is_printed(tmp_path: Path) -> None:
     experiment, plan = planned(BACKEND="gloo")
     prepare(open_session(tmp_path, OWN), experiment, plan)
-    program = "import sys; from pathlib import Path; import cluster.gpu_session as s; s.RUNS = Path(sys.argv[1]); s.main([])"
+    program = "import sys; from pathlib import Path; import cluster.gpu.session as s; s.RUNS = Path(sys.argv[1]); s.main([])"
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
     )

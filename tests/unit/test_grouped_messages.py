@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.loopback import on_workers
 from tests.unit import test_exchange, test_strategies
 from tests.unit.test_strategies import AVERAGE_ALL, values
-from workloads.messages import LEAST_GROUPED_BYTES, cut, group_messages
+from workloads.comm.messages import LEAST_GROUPED_BYTES, cut, group_messages
 from workloads.strategies import STRATEGIES, Round
 
 HERE = "tests.unit.test_grouped_messages"

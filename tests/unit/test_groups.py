@@ -1,4 +1,4 @@
-"""Laws of workloads/groups.py: everyone exactly once, the same from every side, all in the end."""
+"""Laws of cluster/spec/schedules.py: everyone exactly once, the same from every side, all in the end."""
 
 import itertools
 import random
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.consensus import available, choose_schedule, main, plan
-from workloads.groups import SCHEDULES, Partition, cycle_length, group_of, groups, period
+from cluster.spec.consensus import available, choose_schedule, main, plan
+from cluster.spec.schedules import SCHEDULES, Partition, cycle_length, group_of, groups, period
 
 SMALL = [(workers, schedule) for workers in range(2, 18) for schedule in SCHEDULES]
 
@@ -323,7 +323,7 @@ def test_random_groups_differ_by_round_and_by_seed() -> None:
 
 
 def test_random_groups_are_the_same_in_every_process() -> None:
-    program = "from workloads.groups import groups; print(groups(3, 9, 2, 'random', 4))"
+    program = "from cluster.spec.schedules import groups; print(groups(3, 9, 2, 'random', 4))"
     printed = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.lab_forms import filled_sheets, with_epochs, with_speed_up
-from analysis.published_tables import Preset
+from analysis.report.references.lab_forms import filled_sheets, with_epochs, with_speed_up
+from analysis.report.references.published_tables import Preset
 
 USUAL = {
     "session": "s",

@@ -10,23 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.containers import image
+
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster", "workloads", "analysis")
-SHARED = (
-    "cluster.catalogue",
-    "cluster.synthetic_profiles",
-    "cluster.synthetic",
-    "cluster.idle",
-    "cluster.links",
-    "cluster.memory",
-    "cluster.strategies",
-    "cluster.spec",
-    "cluster.records",
-    "cluster.run_folder",
-)
-"""What everyone may import, in the order in which they may import each other."""
-FOR_ANALYSIS = ("cluster.units", "cluster.result_row")
-"""And what analysis may, too: numbers and runs as people read them."""
+FOR_ANALYSIS = ("cluster.observe.units", "cluster.observe.result_row")
+"""What analysis may import of cluster beside cluster.spec: numbers and runs as people read them."""
+ON_NODES = [folder.replace("/", ".") for folder in image.ON_NODES]
 
 
 def module_name(path: Path) -> str:
@@ -65,26 +55,50 @@ def importers(package: str) -> set[str]:
     return {module for module in FILES if package in packages(module)}
 
 
+def inside(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def ours(module: str) -> set[str]:
+    return {name for name in imports(module) if name.partition(".")[0] in PACKAGES}
+
+
 def test_all_packages_are_looked_at() -> None:
-    for module in (*SHARED, "cluster.measure", "workloads.worker", "analysis.summary"):
+    for module in ("cluster.spec.experiment", "cluster.measure", "workloads.worker"):
         assert module in FILES
     assert "torch" in packages("workloads.training")
-    assert "cluster.netns_engine" in imports("cluster.measure")
+    assert "cluster.namespaces.engine" in imports("cluster.measure")
 
 
-@pytest.mark.parametrize("module", [*SHARED, *FOR_ANALYSIS])
-def test_what_everyone_imports_needs_only_python_itself_and_what_comes_before(module: str) -> None:
-    order = (*SHARED, *FOR_ANALYSIS)
-    before = order[: order.index(module)]
+@pytest.mark.parametrize("module", [m for m in FILES if inside(m, "cluster.spec")])
+def test_the_shared_core_imports_itself_and_the_standard_library(module: str) -> None:
     for name in imports(module):
-        assert name in before or name.partition(".")[0] in sys.stdlib_module_names, name
+        assert inside(name, "cluster.spec") or name.partition(".")[0] in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("module", [m for m in FILES if not m.startswith("cluster")])
-def test_workloads_and_analysis_know_only_the_shared_modules_of_the_cluster(module: str) -> None:
+def test_workloads_and_analysis_import_only_the_shared_core_of_cluster(module: str) -> None:
+    allowed = ("cluster.spec", *(FOR_ANALYSIS if module.startswith("analysis") else ()))
     known = {name for name in imports(module) if name.partition(".")[0] == "cluster"}
-    # A node has only SHARED (docker/Dockerfile copies no more); the host's analysis writes numbers too.
-    assert known <= {*SHARED, *(FOR_ANALYSIS if module.startswith("analysis") else [])}
+    assert [name for name in known if not inside(name, *allowed)] == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("cluster.links.gate", "cluster.links.rate_probe", "cluster.links.setup"),
+        *("cluster.links.tcp_proxy", "cluster.gpu.node", "cluster.gpu.namespace_holder"),
+        *("workloads.worker", "workloads.launchers.spark_driver"),
+    ],
+)
+def test_what_a_node_runs_is_in_its_image(module: str) -> None:
+    """With all that it imports in turn: docker/Dockerfile copies whole packages."""
+    waiting, seen = {module}, set[str]()
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        assert current == "cluster" or inside(current, *ON_NODES), current
+        waiting |= ours(current) - seen
 
 
 @pytest.mark.parametrize("module", [m for m in FILES if m.startswith("workloads")])
@@ -103,9 +117,9 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
         ("torch", "workloads."),
         ("pandas", "analysis."),
         ("plotly", "analysis."),
-        ("docker", "cluster.docker_"),
-        ("yaml", "cluster.docker_engine"),
-        ("pynvml", "cluster.gpu_readings"),
+        ("docker", "cluster.containers."),
+        ("yaml", "cluster.containers."),
+        ("pynvml", "cluster.gpu.nvml"),
     ],
 )
 def test_a_library_is_imported_only_where_it_lives(library: str, home: str) -> None:
@@ -129,11 +143,13 @@ def test_the_command_line_starts_without_torch_or_pandas() -> None:
         [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
     )
     loaded = set(json.loads(answer.stdout))
-    assert "workloads.data" in loaded
+    assert "workloads.data.prepare" in loaded
     assert loaded & {"torch", "pandas", "plotly", "numpy", "docker"} == set()
 
 
-@pytest.mark.parametrize("module", ["workloads.data", "workloads.groups", "analysis.summary"])
+@pytest.mark.parametrize(
+    "module", ["workloads.data.prepare", "cluster.spec.schedules", "analysis.summary.summarise"]
+)
 def test_what_the_command_line_takes_from_others_needs_only_python_itself(module: str) -> None:
     """With all that it imports of ours in turn."""
     waiting, seen = {module}, set()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import link_gate, link_meter
-from cluster.link_meter import Course, Reference, rate_of_arrivals, slope, steady_slope
+from cluster.links import gate as link_gate
+from cluster.links import rate_probe as link_meter
+from cluster.links.rate_probe import Course, Reference, rate_of_arrivals, slope, steady_slope
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -104,7 +105,7 @@ def test_the_reference_lets_only_so_much_through_at_a_time(reference: str) -> No
 
 
 def test_the_reference_ends_when_all_nodes_are_done() -> None:
-    command = [sys.executable, "-m", "cluster.link_meter", "2"]
+    command = [sys.executable, "-m", "cluster.links.rate_probe", "2"]
     with subprocess.Popen(command, cwd=PROJECT) as program:
         link_meter.say_done("127.0.0.1")
         assert program.poll() is None
@@ -116,7 +117,7 @@ def test_the_reference_ends_when_all_nodes_are_done() -> None:
 
 
 def test_a_worker_starts_when_its_gate_is_opened_and_not_before() -> None:
-    command = [sys.executable, "-m", "cluster.link_gate", "echo", "the worker runs"]
+    command = [sys.executable, "-m", "cluster.links.gate", "echo", "the worker runs"]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as program:
         time.sleep(0.5)
         assert program.poll() is None

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from cluster.link_meter import Course
-from cluster.link_report import burst_warning, verdict, with_statistics
-from cluster.link_setup import ATTEMPTS, complain, measure_well, parse_statistics
-from cluster.links import parse_link
-from cluster.records import LINK_STATISTICS
+from cluster.links.findings import burst_warning, verdict, with_statistics
+from cluster.links.rate_probe import Course
+from cluster.links.setup import ATTEMPTS, complain, measure_well, parse_statistics
+from cluster.spec.links import parse_link
+from cluster.spec.records import LINK_STATISTICS
 
 
 def found(node: str = "node2", error: float = 0.001, **others: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_a_delay_may_be_five_percent_off(delay_ms: float, fine: bool) -> None:
 def test_a_bad_measurement_is_made_again_and_longer(
     readings: list[float], kept: float, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.link_setup.PAUSE_S", 0)
+    monkeypatch.setattr("cluster.links.setup.PAUSE_S", 0)
     asked, lengths = iter(readings), []
 
     def measure(course: Course) -> float:

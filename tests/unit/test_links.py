@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
+from cluster.spec.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.measuring import PATIENCE_S
-from workloads.meeting import await_meeting_point
+from workloads.comm.rendezvous import await_meeting_point
 
 
 @pytest.fixture

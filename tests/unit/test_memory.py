@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.memory import parse_memory, write_memory
-from cluster.spec import Experiment, SpecError
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.quantities import parse_memory, write_memory
 
 GIB, MIB = 2**30, 2**20
 

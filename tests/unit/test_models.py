@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cluster.catalogue import MODELS
-from workloads import models
-from workloads.bert import BASE_CASED, MINILM, Bert, Size, load_pretrained, read_tensors
-from workloads.datasets import DataError
-from workloads.flat import FlatModel
-from workloads.vision import VGG11, ResNet18, Vgg11
+from cluster.spec.catalogue import MODELS
+from workloads.comm.flat import FlatModel
+from workloads.data.datasets import DataError
+from workloads.models import networks as models
+from workloads.models.bert import BASE_CASED, MINILM, Bert, Size, load_pretrained, read_tensors
+from workloads.models.vision import VGG11, ResNet18, Vgg11
 
 SMALL = Size(vocabulary=50, hidden=24, inner=40, layers=2, heads=3, positions=16)
 

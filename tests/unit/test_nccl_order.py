@@ -18,11 +18,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.schedules import groups
 from tests.unit.test_strategies import values
-from workloads import messages
-from workloads.compress import compressed
-from workloads.groups import groups
+from workloads.comm import messages
+from workloads.comm.codecs import compressed
 from workloads.strategies import STRATEGIES, Round
 from workloads.strategies.parameter_server import serve
 

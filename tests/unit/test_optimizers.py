@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from cluster.spec import Experiment, SpecError
-from workloads.flat import FlatModel
-from workloads.learning_rate import full_rate, learning_rate
-from workloads.models import make_model
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.learning_rate import full_rate, learning_rate
+from workloads.comm.flat import FlatModel
+from workloads.models.networks import make_model
 from workloads.optimizers import TRUST, Lars, make_optimizer
 
 STEPS = 12

@@ -7,9 +7,9 @@ import socket
 import time
 from pathlib import Path
 
-from cluster.records import Counters, parse_net_dev, read_node_counters, total
+from cluster.spec.records import Counters, parse_net_dev, read_node_counters, total
 from tests.own_network import NEIGHBOUR, in_own_network
-from workloads.own_counters import full_segment, read_interfaces, read_segments
+from workloads.counters.interfaces import full_segment, read_interfaces, read_segments
 
 
 @in_own_network

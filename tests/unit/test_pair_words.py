@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from analysis.pair_words import Beside, words
+from analysis.report.traffic.pair_words import Beside, words
 
 RING = Beside(
     label="ring",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.pairs import measure, table
-from analysis.summary import summarise
-from cluster.run_folder import find_runs
+from analysis.summary.summarise import summarise
+from analysis.summary.traffic_matrix import measure, table
+from cluster.spec.run_folder import find_runs
 from tests import laws
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"

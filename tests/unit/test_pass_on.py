@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from cluster.pass_on import listen
+from cluster.links.tcp_proxy import listen
 
 
 def port_of(server: asyncio.Server) -> int:

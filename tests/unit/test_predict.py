@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.predict import main
+from analysis.predict.command import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 RUNS = PROJECT / "tests" / "data" / "runs"

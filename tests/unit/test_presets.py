@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.step_times import WARM_UP, steps_of_a_turn
-from cluster import link_report, presets, shaping, synthetic
+from analysis.summary.step_times import WARM_UP, steps_of_a_turn
+from cluster import presets
 from cluster.flags import make_experiments, make_parser
-from cluster.spec import Experiment, SpecError
-from cluster.strategies import LAUNCHERS
+from cluster.links import findings as link_report
+from cluster.links import tc as shaping
+from cluster.spec import synthetic
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.strategies import LAUNCHERS
 
 
 def experiments(flags: str) -> list[Experiment]:

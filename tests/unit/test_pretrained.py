@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalogue import WORKLOADS
 from cluster.flags import make_experiments, make_parser
-from workloads import sources
-from workloads.datasets import WEIGHTS, DataFile, Dataset
-from workloads.pretrained import Chooser, choose
+from cluster.spec.catalogue import WORKLOADS
+from workloads.data import sources
+from workloads.data.datasets import WEIGHTS, DataFile, Dataset
+from workloads.models.pretrained import Chooser, choose
 
 MODELS = ("large", "small")
 RAW = b"weights" * 1000

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cluster import progress
-from cluster.collector import Collector
 from cluster.engine import CounterSource
-from cluster.progress import BarProgress, PlainProgress, Progress, choose_progress
-from cluster.records import Counters, Summary
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from cluster.observe import progress
+from cluster.observe.collector import Collector
+from cluster.observe.progress import BarProgress, PlainProgress, Progress, choose_progress
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import Counters, Summary
+from cluster.spec.run_folder import RunFolder
 
 EXPERIMENT = Experiment(workers=2, epochs=6)
 FOLDER = RunFolder(Path("runs") / "20260101-000000-abcd" / "001-allreduce-n2-s1")

@@ -7,7 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.published_tables import Compared, Preset, agrees, beside, papers, verdict
+from analysis.report.references.published_tables import (
+    Compared,
+    Preset,
+    agrees,
+    beside,
+    papers,
+    verdict,
+)
 
 COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
 

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.bandwidth import bandwidth
-from analysis.configurations import find_configurations, mean
-from analysis.curves import curve, frontier, reached, usual_target
-from analysis.load import Runs, load_runs
-from analysis.rates import BINS, read_rates
-from analysis.scaling import find_series
-from analysis.sections import correlation, steps
-from analysis.sections.report import Report
-from cluster.run_folder import RunFolder, find_runs
+from analysis.report.accuracy import correlation
+from analysis.report.accuracy.curves import curve, frontier, reached, usual_target
+from analysis.report.context import Report
+from analysis.report.time import steps
+from analysis.report.time.scaling_numbers import find_series
+from analysis.report.traffic.rates import BINS, read_rates
+from analysis.tables.configurations import find_configurations, mean
+from analysis.tables.load import Runs, load_runs
+from analysis.theory.bandwidth import bandwidth
+from cluster.spec.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cluster.records import Counters, Sample
-from cluster.run_folder import RunFolder, find_runs, new_session, node_name, write_json
-from cluster.spec import Experiment, SpecError
+from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.records import Counters, Sample
+from cluster.spec.run_folder import RunFolder, find_runs, new_session, node_name, write_json
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from analysis.configurations import find_configurations
-from analysis.load import load_runs
-from analysis.scaling import Series, find_series
-from cluster.run_folder import find_runs
+from analysis.report.time.scaling_numbers import Series, find_series
+from analysis.tables.configurations import find_configurations
+from analysis.tables.load import load_runs
+from cluster.spec.run_folder import find_runs
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
 

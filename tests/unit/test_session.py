@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cluster.engine import ClusterPlan, EngineUnavailable
-from cluster.progress import choose_progress
-from cluster.records import Summary
-from cluster.run_folder import RunFolder, new_session
+from cluster.observe.progress import choose_progress
 from cluster.session import Session
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import Summary
+from cluster.spec.run_folder import RunFolder, new_session
 
 
 class Slots:

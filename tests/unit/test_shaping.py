@@ -2,11 +2,9 @@
 
 import pytest
 
-from cluster import kernel_links
 from cluster.engine import EngineUnavailable
-from cluster.links import Link, parse_link
-from cluster.records import NOT_COUNTED
-from cluster.shaping import (
+from cluster.links import kernel_support as kernel_links
+from cluster.links.tc import (
     FRAME_BYTES,
     INGRESS_DEVICE,
     LARGEST_PACKET,
@@ -15,6 +13,8 @@ from cluster.shaping import (
     queue_bytes,
     rate_commands,
 )
+from cluster.spec.links import Link, parse_link
+from cluster.spec.records import NOT_COUNTED
 
 RATES = [parse_link(f"{rate}mbit") for rate in (0.1, 1, 5, 20, 80, 100, 500, 1000, 10000)]
 

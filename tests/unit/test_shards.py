@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.training_course import describe, unevenness
-from cluster.catalogue import parse_partition
-from cluster.spec import Experiment, SpecError
-from workloads import partition
-from workloads.batches import draw_changes, moved
-from workloads.readers import Rows, Samples, read_pairs, read_samples
-from workloads.shard import Shard
-from workloads.wordpiece import WordPiece
+from analysis.summary.training import describe, unevenness
+from cluster.spec.catalogue import parse_partition
+from cluster.spec.experiment import Experiment, SpecError
+from workloads.data import partition
+from workloads.data.batches import draw_changes, moved
+from workloads.data.readers import Rows, Samples, read_pairs, read_samples
+from workloads.data.shard import Shard
+from workloads.data.wordpiece import WordPiece
 
 
 def labelled(count: int = 3000) -> Tensor:

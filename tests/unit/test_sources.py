@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads import cifar_pictures, data, datasets
-from workloads.data import prepare, prepare_all
-from workloads.datasets import (
+from workloads.data import cifar_pictures, datasets
+from workloads.data import prepare as data
+from workloads.data.datasets import (
     DATASETS,
     FILES,
     DataError,
@@ -28,7 +28,8 @@ from workloads.datasets import (
     folder_of,
     locate,
 )
-from workloads.fetch import fetch
+from workloads.data.fetch import fetch
+from workloads.data.prepare import prepare, prepare_all
 
 CONTENTS = {"images": bytes(range(256)) * 4_000, "labels": b"0123456789" * 100}
 

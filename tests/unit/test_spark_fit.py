@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.launchers.errand import look_around
+from workloads.launchers.remote_entry import look_around
 from workloads.launchers.spark_fit import complaint, differing, too_few
 
 HERE: dict[str, Any] = {"versions": {"Python": "3.11.7", "torch": "2.13.0+cpu"}}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cluster.spec import (
+from cluster.spec.experiment import (
     ENGINES,
     LR_RULES,
     MAX_WORKERS,
@@ -17,7 +17,7 @@ from cluster.spec import (
     SpecError,
     strategies_with_passes,
 )
-from cluster.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import SCHEDULES, STRATEGIES
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 

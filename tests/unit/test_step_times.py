@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.step_times import Wait, by_node, evened_median, steps_of_a_turn, waits
-from cluster.spec import Experiment
+from analysis.summary.step_times import Wait, by_node, evened_median, steps_of_a_turn, waits
+from cluster.spec.experiment import Experiment
 
 ALLREDUCE = Experiment(workers=2, epochs=1, train_size=8, batch_size=1)
 PAIRS = Experiment(

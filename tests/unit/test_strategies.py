@@ -9,15 +9,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from analysis import theory
-from cluster import strategies
-from cluster.spec import Experiment
+from analysis.theory import predicted_bytes as theory
+from cluster.spec import strategies
+from cluster.spec.consensus import plan
+from cluster.spec.experiment import Experiment
+from cluster.spec.schedules import groups
 from tests.loopback import on_workers
-from workloads.compress import compressed, wire_bytes
-from workloads.consensus import plan
-from workloads.flat import FlatModel
-from workloads.groups import groups
-from workloads.models import make_model
+from workloads.comm.codecs import compressed, wire_bytes
+from workloads.comm.flat import FlatModel
+from workloads.models.networks import make_model
 from workloads.optimizers import Sgd
 from workloads.strategies import STRATEGIES, Round
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from analysis.summary import summarise
-from cluster.records import HEADER_BYTES, Counters, Sample, Summary, total
-from cluster.run_folder import RunFolder, write_json
-from cluster.spec import Experiment
+from analysis.summary.summarise import summarise
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import HEADER_BYTES, Counters, Sample, Summary, total
+from cluster.spec.run_folder import RunFolder, write_json
 
 Event = dict[str, Any]
 

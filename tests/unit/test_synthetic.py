@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cluster.synthetic import Synthetic, parse
-from workloads.flat import FlatModel
-from workloads.models import make_model
+from cluster.spec.synthetic import Synthetic, parse
+from workloads.comm.flat import FlatModel
+from workloads.models.networks import make_model
 
 
 @pytest.mark.parametrize(

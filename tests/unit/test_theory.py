@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.theory import STRATEGIES, Prediction, lower_bound_s, predict
-from analysis.theory_table import main
-from workloads.consensus import available, choose_schedule, plan
-from workloads.groups import group_of, period
+from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict
+from analysis.theory.table import main
+from cluster.spec.consensus import available, choose_schedule, plan
+from cluster.spec.schedules import group_of, period
 
 
 def sent_by_rank(strategy: str, **setting: Any) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from analysis.traffic import (
+from analysis.summary.counters import (
     activity_sum,
     by_phase,
     by_source,
@@ -15,7 +15,7 @@ from analysis.traffic import (
     repeated,
     span,
 )
-from cluster.records import PHASES, Counters, Sample, total
+from cluster.spec.records import PHASES, Counters, Sample, total
 
 increments = some.lists(
     some.builds(Counters, *[some.integers(0, 10**12)] * 4), min_size=0, max_size=20

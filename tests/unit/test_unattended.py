@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis import summarise_folder
+from analysis.summary import command as summarise_folder
 from cluster import measure
-from cluster.run_folder import RunFolder
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder
 from tests.measuring import PROJECT
 from workloads.launchers.torch_peers import find_interface
 from workloads.worker import Settings, find_mistake

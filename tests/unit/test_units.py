@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cluster.units import bits_rate, bytes_text, seconds_text
+from cluster.observe.units import bits_rate, bytes_text, seconds_text
 
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from analysis.theory import STRATEGIES, Setting, predict
-from analysis.who_to_whom import EDGES, matrix
+from analysis.theory.predicted_bytes import STRATEGIES, Setting, predict
+from analysis.theory.traffic_matrix import EDGES, matrix
 
 SIZE = 1200
 

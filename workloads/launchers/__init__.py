@@ -1,1 +1,1 @@
-"""One module for each library that can run the workers; workloads/meeting.py has what they all give."""
+"""One module for each library that can run the workers; workloads/comm/rendezvous.py has what they all give."""

@@ -12,10 +12,10 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 
-from cluster.spec import Experiment
-from workloads.exchange import exchange_buffers
-from workloads.flat import FlatModel
-from workloads.meeting import Peers
+from cluster.spec.experiment import Experiment
+from workloads.comm.exchanger import exchange_buffers
+from workloads.comm.flat import FlatModel
+from workloads.comm.rendezvous import Peers
 from workloads.optimizers import Optimizer
 from workloads.strategies import Exchange, Round
 

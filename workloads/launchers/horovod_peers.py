@@ -5,7 +5,7 @@ done so before (horovod.spark.run), its variables are in the environment, and th
 nodes' numbers, so a table translates.
 
 Horovod's workers ask each other every millisecond what is ready, also when nothing is. That talk is no
-training traffic: rest() measures one message of it, and analysis/control.py books it apart.
+training traffic: rest() measures one message of it, and analysis/summary/control_traffic.py books it apart.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 from torch import Tensor, nn
 
-from cluster.run_folder import node_name
-from cluster.spec import Experiment
-from workloads.buckets import MIB
-from workloads.compress import compressed
-from workloads.device import open_device
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import node_name
+from cluster.spec.schedules import groups
+from workloads.comm.buckets import MIB
+from workloads.comm.codecs import compressed
+from workloads.comm.exchanger import Exchanger
+from workloads.comm.flat import FlatModel
+from workloads.comm.rendezvous import Preparation, await_meeting_point
+from workloads.device.timing import open_device
 from workloads.event_log import EventLog
-from workloads.exchange import Exchanger
-from workloads.flat import FlatModel
-from workloads.groups import groups
 from workloads.launchers import horovod_exchange
 from workloads.launchers.horovod_optimizer import OptimizerExchanger
-from workloads.meeting import Preparation, await_meeting_point
 from workloads.optimizers import Optimizer
 
 PATIENCE_S = 120

@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from cluster.records import event
-from cluster.run_folder import RunFolder, node_name
+from cluster.spec.records import event
+from cluster.spec.run_folder import RunFolder, node_name
 from workloads.event_log import EventLog
 from workloads.worker import Settings, run_once
 

@@ -1,6 +1,6 @@
 """The driver on a Spark cluster that is there already: python -m workloads.launchers.spark_remote MASTER WORKERS
 
-Started by cluster/spark_engine.py. First it asks the cluster for as many tasks at once as there will be workers, and
+Started by cluster/existing/engine.py. First it asks the cluster for as many tasks at once as there will be workers, and
 each what it has; what it found, or what is wrong, is the first line on standard output, as JSON. Then every line on
 standard input, {"run": folder, "data": folder}, is a run. It ends when standard input does.
 """
@@ -28,10 +28,10 @@ import pyspark.cloudpickle
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from cluster.run_folder import RunFolder
+from cluster.spec.run_folder import RunFolder
 from workloads.event_log import EventLog
-from workloads.launchers import errand
-from workloads.launchers.depot import Depot
+from workloads.launchers import remote_entry as errand
+from workloads.launchers.artifact_server import Depot
 from workloads.launchers.spark_fit import complaint, differing, too_few
 from workloads.worker import PATIENCE_S, appears, log_to
 

@@ -11,20 +11,20 @@ import psutil
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from cluster.spec import Experiment
-from workloads.compress import compressed
-from workloads.device import open_device
+from cluster.spec.experiment import Experiment
+from workloads.comm.codecs import compressed
+from workloads.comm.exchanger import Exchanger
+from workloads.comm.flat import FlatModel
+from workloads.comm.messages import group_messages
+from workloads.comm.rendezvous import Preparation, await_meeting_point
+from workloads.device.timing import open_device
 from workloads.event_log import EventLog
-from workloads.exchange import Exchanger
-from workloads.flat import FlatModel
-from workloads.meeting import Preparation, await_meeting_point
-from workloads.messages import group_messages
 from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
 
 PATIENCE_S = 120
 """A peer that is silent for this long in a step is an error. One that died is noticed at once where a connection to it
-breaks; inside a host, NCCL has none: there it is this long, or until the collector sees it (cluster/gpu_collector.py)."""
+breaks; inside a host, NCCL has none: there it is this long, or until the collector sees it (cluster/gpu/collector.py)."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:

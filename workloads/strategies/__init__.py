@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from cluster.spec import Experiment
+from cluster.spec.experiment import Experiment
 from workloads.strategies import (
     allgather,
     allreduce,

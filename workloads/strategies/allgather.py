@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.messages import are_grouped, cut, kept_buffer, receive, send
+from workloads.comm.messages import are_grouped, cut, kept_buffer, receive, send
 from workloads.strategies.round import Round
 
 

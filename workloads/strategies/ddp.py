@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from cluster.spec import Experiment
-from workloads.messages import WIRE_TYPES
+from cluster.spec.experiment import Experiment
+from workloads.comm.messages import WIRE_TYPES
 from workloads.strategies.round import Round
 
 PER_TENSOR_MB = 1e-6

@@ -3,7 +3,7 @@
 A leaf sends M per round, the root (N-1) M: 2(N-1)/N M on average, but all of it passes the root's link.
 What first courses write with gather and scatter; a slow root slows everybody, a slow leaf much less.
 
-The root receives, adds and sends at the same time (workloads/star.py): a round takes (N-1) M over the
+The root receives, adds and sends at the same time (workloads/comm/star.py): a round takes (N-1) M over the
 root's rate, not twice that.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.star import at_a_leaf, at_the_centre
+from workloads.comm.star import at_a_leaf, at_the_centre
 from workloads.strategies.round import Round
 
 ROOT = 0

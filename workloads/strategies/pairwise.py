@@ -1,7 +1,7 @@
 """pairwise: after a local update, groups of passes+1 workers average their parameters.
 
 A group of g sends 2(g-1)/g M per member and round: M for a pair. The groups change from round to
-round, so what one worker learned reaches all (workloads/groups.py). Iterative pairwise averaging
+round, so what one worker learned reaches all (cluster/spec/schedules.py). Iterative pairwise averaging
 (gossip) is passes = 1; passes >= N-1 is an all-reduce of the parameters.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.ring_average import average_in_ring
+from workloads.comm.ring_average import average_in_ring
 from workloads.strategies.round import Round
 
 

@@ -5,7 +5,7 @@ N M: its link decides. How large models were trained first (DistBelief, the Para
 federated learning does with --average parameters, where the server averages models instead.
 
 Synchronous: the server answers when all workers have pushed. It receives, updates and sends at the same
-time, chunk by chunk (workloads/star.py); workloads/server.py is its training loop.
+time, chunk by chunk (workloads/comm/star.py); workloads/server.py is its training loop.
 
 The parameters come back in the gradients' place, not into the model: with --overlap, backward is still
 reading the old ones.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from workloads.star import at_a_leaf, at_the_centre
+from workloads.comm.star import at_a_leaf, at_the_centre
 from workloads.strategies.round import Round
 
 Update = Callable[[slice, Tensor], Tensor]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.messages import kept_buffer, trade
+from workloads.comm.messages import kept_buffer, trade
 from workloads.strategies.round import Round
 
 

@@ -1,6 +1,6 @@
 """ring: the ring all-reduce written out with send and receive, for teaching and for checking.
 
-Sends 2(N-1)/N M per worker and round, like allreduce. The algorithm is in workloads/ring_average.py:
+Sends 2(N-1)/N M per worker and round, like allreduce. The algorithm is in workloads/comm/ring_average.py:
 read it beside what the library does.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.ring_average import average_in_ring
+from workloads.comm.ring_average import average_in_ring
 from workloads.strategies.round import Round
 
 

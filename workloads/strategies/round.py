@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.spec import Experiment
-from workloads.groups import group_of
+from cluster.spec.experiment import Experiment
+from cluster.spec.schedules import group_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Step times and bytes on any cluster, by a cost model fitted to measured runs."""

@@ -1,0 +1,1 @@
+"""Tables -> one HTML page."""

@@ -1,0 +1,1 @@
+"""Sections: accuracy against bytes, correlation, consensus, shards."""

@@ -1,0 +1,1 @@
+"""Sections: all runs, answers, trust, how to repeat a run."""

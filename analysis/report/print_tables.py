@@ -1,0 +1,60 @@
+"""The main tables, for a terminal."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from analysis.report.context import Report
+from analysis.report.overview.answers import answers
+from analysis.report.overview.overview import problem
+from cluster.observe.units import bytes_text, seconds_text
+
+COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
+    ("accuracy", "accuracy", "{:.2%}".format),
+    ("sent", "sent_per_step_bytes", functools.partial(bytes_text, digits=4)),
+    ("predicted", "predicted_per_step_bytes", functools.partial(bytes_text, digits=4)),
+    ("ratio", "sent_over_predicted", "{:.3f}".format),
+    ("per step", "step_median_s", seconds_text),
+    ("counters", "counters_largest_difference", "{:.4%}".format),
+]
+"""Heading, column, and how its numbers are written."""
+
+
+def print_tables(report: Report, console: Console) -> None:
+    print_runs(report.runs.table, console)
+    said = answers(report)
+    if said:
+        console.print()
+        for text in said:
+            console.print(f"* {text}", soft_wrap=True)
+
+
+def print_runs(runs: pd.DataFrame, console: Console) -> None:
+    """A session, then its runs. Where the window is narrow, names are folded, numbers never."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("run", overflow="fold")
+    for heading, *_ in COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if (runs["status"] != "completed").any():
+        table.add_column("status", no_wrap=True)
+    for session, members in runs.groupby("session", sort=False):
+        table.add_row(str(session))
+        for _, run in members.iterrows():
+            style = "red" if problem(run) else None
+            texts = ["  " + run["run"], *_cells(run), run["status"]]
+            table.add_row(*texts[: len(table.columns)], style=style)
+    console.print("payload sent per worker and step, measured and predicted")
+    console.print(table)
+    for _, run in runs.iterrows():
+        if problem(run):
+            console.print(f"{run['session']}/{run['run']}: {problem(run)}", soft_wrap=True)
+
+
+def _cells(run: pd.Series[Any]) -> list[str]:
+    return ["-" if pd.isna(run[name]) else text(run[name]) for _, name, text in COLUMNS]

@@ -1,0 +1,1 @@
+"""Sections: predictions and published tables beside the runs."""

@@ -1,0 +1,135 @@
+"""Tables of lab sheets, which are published empty, filled in with our runs (analysis/published/*.toml, `form`). Pure.
+
+A table has rows of its own, each with the knobs of the runs it stands for; or else numbers of workers down and
+batch sizes across. Several seeds are averaged. The newest session that fills a sheet's tables is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.report.references.published_tables import NO_PRESET, Preset, fits, papers
+
+
+@dataclass(frozen=True)
+class Filled:
+    title: str
+    heads: tuple[str, ...]
+    """Of the columns but the first, which names the row."""
+    digits: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    title: str
+    about: str
+    session: str
+    preset: str
+    is_quick: bool
+    tables: tuple[Filled, ...]
+
+
+def filled_sheets(runs: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Sheet]:
+    """`runs`: completed ones, with every column the sheets name (see with_epochs)."""
+    found: dict[str, Sheet] = {}
+    for sheet in (paper for paper in papers() if paper.get("form")):
+        for session, of_session in runs.groupby("session", sort=True):
+            preset = presets.get(str(session), NO_PRESET)
+            made_for_it = preset.name == sheet["preset"]
+            fitting = [made_for_it or fits(run, sheet["given"]) for _, run in of_session.iterrows()]
+            mine = with_speed_up(of_session[fitting])
+            if mine["batch_size"].nunique() < 2:
+                continue
+            tables = tuple(one for form in sheet["tables"] if (one := fill(form, mine)).rows)
+            if tables:
+                found[sheet["title"]] = Sheet(
+                    sheet["title"],
+                    sheet["about"],
+                    str(session),
+                    sheet["preset"],
+                    made_for_it and preset.is_quick,
+                    tables,
+                )
+    return list(found.values())
+
+
+def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
+    """What a sheet asks of single epochs: times of the second, what was learned in the last."""
+    runs = runs.copy()
+    second = epochs[epochs["epoch"] == 2].set_index("number")
+    for name, of_epoch in (
+        ("second_epoch_s", "seconds"),
+        ("second_epoch_compute_s", "compute_s"),
+        ("second_epoch_communication_s", "exposed_communication_s"),
+    ):
+        runs[name] = second[of_epoch]
+    last = epochs.sort_values("epoch").groupby("number").last()
+    runs["last_train_loss"] = last["train_loss"]
+    runs["last_train_accuracy"] = last["train_accuracy"]
+    return runs
+
+
+def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
+    """The second epoch of one worker over that of this run, with the same batch size, samples and kind of machine."""
+    runs = runs.assign(gpu=runs["gpu"].fillna(0))  # older runs do not say
+    knobs = ["batch_size", "train_size", "epochs", "gpu"]
+    single = runs[runs["strategy"] == "single"].groupby(knobs)["second_epoch_s"].mean()
+    runs["speed_up"] = [
+        single.get(tuple(run[knobs]), float("nan")) / run["second_epoch_s"]
+        for _, run in runs.iterrows()
+    ]
+    return runs
+
+
+def fill(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
+    if "rows" in form:
+        return _with_own_rows(form, runs)
+    return _by_workers(form, runs[[fits(run, form["match"]) for _, run in runs.iterrows()]])
+
+
+def _with_own_rows(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
+    columns = form["columns"]
+    rows = []
+    for row in form["rows"]:
+        mine = runs[[fits(run, row["match"]) for _, run in runs.iterrows()]]
+        if not mine.empty:
+            rows.append((str(row["label"]), tuple(_mean(mine, column) for column in columns)))
+    return _filled(form, [column["heading"] for column in columns], columns, rows)
+
+
+def _by_workers(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
+    pairs = [
+        (int(size), column)
+        for size in sorted(runs["batch_size"].dropna().unique())
+        for column in form["columns"]
+    ]
+    rows = [
+        (
+            f"{workers} worker{'s' if workers != 1 else ''}",
+            tuple(_mean(mine[mine["batch_size"] == size], column) for size, column in pairs),
+        )
+        for workers, mine in ((int(str(n)), part) for n, part in runs.groupby("workers"))
+    ]
+    heads = [f"batch size {size}: {column['heading']}" for size, column in pairs]
+    return _filled(form, heads, [column for _, column in pairs], rows)
+
+
+def _filled(
+    form: Mapping[str, Any],
+    heads: Sequence[str],
+    columns: Sequence[Mapping[str, Any]],
+    rows: Sequence[tuple[str, tuple[float | None, ...]]],
+) -> Filled:
+    digits = tuple(int(column["digits"]) for column in columns)
+    known = [row for row in rows if any(value is not None for value in row[1])]
+    return Filled(str(form["title"]), tuple(heads), digits, tuple(known))
+
+
+def _mean(runs: pd.DataFrame, column: Mapping[str, Any]) -> float | None:
+    values = runs[column["ours"]].dropna().astype(float)
+    return None if values.empty else float(values.mean()) * float(column.get("scale", 1))

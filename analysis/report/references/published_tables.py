@@ -1,0 +1,267 @@
+"""Published tables (analysis/published/*.toml) beside our runs: which run is meant, and do they agree. Pure but for reading.
+
+A row of a table names the knobs (and, where it differs from its column's, the figure of ours) of the run it stands for. Runs of one session are compared, that with the most rows; a
+session made with the paper's own preset may have fewer epochs than the paper (a quick variant): its rows match
+without them. Several seeds are averaged.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+FOLDER = Path(__file__).resolve().parents[2] / "published"
+QUICK = ("epochs", "train_size")
+"""What a quick variant of a preset may have less of."""
+FEWEST_ROWS = 2
+TIE = 0.03
+"""Values nearer to each other than this have no order."""
+RATIO_AGREES = 1.25
+"""Ratios within this factor of the published ones agree."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One column of one table: rows that have both values, in the order of the paper."""
+
+    heading: str
+    unit: str
+    digits: int
+    labels: tuple[str, ...]
+    published: tuple[float, ...]
+    ours: tuple[float | None, ...]
+    of_first: bool = False
+    """In percent of the first row: it says nothing new."""
+
+    @property
+    def both(self) -> list[tuple[str, float, float]]:
+        return [
+            (label, theirs, mine)
+            for label, theirs, mine in zip(self.labels, self.published, self.ours, strict=True)
+            if mine is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One published table with ours."""
+
+    paper: str
+    authors: str
+    preset: str
+    title: str
+    why: str
+    session: str
+    columns: tuple[Compared, ...]
+    numbers: tuple[tuple[int, ...], ...]
+    """Our runs, row by row."""
+    heads: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    """What the paper calls its rows, in as many columns as it has for that."""
+    is_quick: bool
+    """Ours are of the preset's quick variant."""
+    activity: bool = False
+    across: bool = False
+    """The paper's rows stand side by side."""
+
+
+def papers() -> list[dict[str, Any]]:
+    return [tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))]
+
+
+def fits(run: pd.Series[Any], wanted: Mapping[str, Any]) -> bool:
+    """A text that ends in * is the beginning of a name; of a list, one will do."""
+    return all(_fits(run[key], value) for key, value in wanted.items())
+
+
+def _fits(have: Any, wanted: Any) -> bool:
+    if pd.isna(have):
+        return False
+    if isinstance(wanted, list):
+        return any(_fits(have, one) for one in wanted)
+    if isinstance(wanted, str) and wanted.endswith("*"):
+        return str(have).startswith(wanted[:-1])
+    return bool(have == wanted)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a session was made with."""
+
+    name: str
+    is_quick: bool = False
+
+
+NO_PRESET = Preset("")
+
+
+def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
+    """`table`: completed runs, by number, with every column the papers name; `presets`: of each session that used one."""
+    found = []
+    for paper in papers():
+        if paper.get("form"):
+            continue
+        for published in paper["tables"]:
+            one = _best_session(paper, published, table, presets)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _best_session(
+    paper: Mapping[str, Any],
+    published: Mapping[str, Any],
+    table: pd.DataFrame,
+    presets: Mapping[str, Preset],
+) -> Beside | None:
+    best: Beside | None = None
+    for session, runs in table.groupby("session", sort=True):
+        preset = presets.get(str(session), NO_PRESET)
+        of_paper = preset.name.startswith(paper["preset"])
+        one = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
+        if _rows(one) >= FEWEST_ROWS and (best is None or _rows(one) >= _rows(best)):
+            best = one
+    return best
+
+
+def _rows(one: Beside) -> int:
+    return sum(bool(numbers) for numbers in one.numbers)
+
+
+def _compare(
+    paper: Mapping[str, Any],
+    published: Mapping[str, Any],
+    runs: pd.DataFrame,
+    of_paper: bool,
+    is_quick: bool,
+) -> Beside:
+    numbers = []
+    for row in published["rows"]:
+        wanted = {**paper["given"], **row["match"]}
+        if of_paper:
+            wanted = {key: value for key, value in wanted.items() if key not in QUICK}
+        fitting = [int(str(n)) for n, run in runs.iterrows() if fits(run, wanted)]
+        numbers.append(tuple(fitting))
+    labels = tuple(str(row["label"]) for row in published["rows"])
+    columns = tuple(
+        Compared(
+            column["heading"],
+            column["unit"],
+            column["digits"],
+            labels,
+            tuple(float(row["values"][place]) for row in published["rows"]),
+            _ours(runs, published["rows"], numbers, column),
+            column.get("of_first", False),
+        )
+        for place, column in enumerate(published["columns"])
+    )
+    return Beside(
+        paper=paper["title"],
+        authors=paper["authors"],
+        preset=paper["preset"],
+        title=published["title"],
+        why=published["why"],
+        session=str(runs.iloc[0]["session"]),
+        columns=columns,
+        numbers=tuple(numbers),
+        heads=tuple(published.get("heads", ("",))),
+        cells=tuple(tuple(row.get("cells", (row["label"],))) for row in published["rows"]),
+        is_quick=is_quick,
+        activity=published.get("activity", False),
+        across=published.get("across", False),
+    )
+
+
+def _ours(
+    runs: pd.DataFrame,
+    rows: Sequence[Mapping[str, Any]],
+    numbers: Sequence[Sequence[int]],
+    column: Mapping[str, Any],
+) -> tuple[float | None, ...]:
+    found = [
+        _mean(runs, of_row, row.get("ours", column["ours"]), column.get("scale", 1))
+        for row, of_row in zip(rows, numbers, strict=True)
+    ]
+    if not column.get("of_first"):
+        return tuple(found)
+    first = found[0]
+    return tuple(100 * one / first if one is not None and first else None for one in found)
+
+
+def _mean(runs: pd.DataFrame, numbers: Sequence[int], name: str, scale: float) -> float | None:
+    values = runs.loc[list(numbers), name].dropna().astype(float)
+    return None if values.empty else float(values.mean()) * scale
+
+
+# ----------------------------------------------------------------------------------------- in words
+
+
+def verdict(one: Compared) -> str:
+    """Do the order and the ratios agree?"""
+    both = one.both
+    if len(both) < 2:
+        rows = "only one row has" if both else "no row has"
+        return f"{one.heading}: {rows} both values, so there is nothing to compare."
+    return f"{one.heading}: {_order(both)} {_ratios(both)}"
+
+
+def agrees(one: Compared) -> bool:
+    both = one.both
+    return not _swapped(both) and _furthest(both)[0] <= RATIO_AGREES
+
+
+def _swapped(both: Sequence[tuple[str, float, float]]) -> list[tuple[str, str]]:
+    found = []
+    for (one, theirs, ours), (other, theirs_too, ours_too) in combinations(both, 2):
+        ordered = _differ(theirs, theirs_too) and _differ(ours, ours_too)
+        if ordered and (theirs < theirs_too) != (ours < ours_too):
+            found.append((one, other))
+    return found
+
+
+def _differ(a: float, b: float) -> bool:
+    return abs(a - b) > TIE * max(abs(a), abs(b))
+
+
+def _order(both: Sequence[tuple[str, float, float]]) -> str:
+    swapped = _swapped(both)
+    pairs = len(both) * (len(both) - 1) // 2
+    apart = sum(_differ(a[1], b[1]) and _differ(a[2], b[2]) for a, b in combinations(both, 2))
+    if not apart:
+        return (
+            f"no two rows are more than {TIE:.0%} apart in both, so there is no order to compare."
+        )
+    if not swapped:
+        few = f" in the {apart} of {pairs} pairs that are more than {TIE:.0%} apart in both"
+        return f"the order is the same{few if apart < pairs else ''}."
+    if len(swapped) == pairs:
+        return "the order is the other way round."
+    such = "" if len(swapped) == 1 else "such as "
+    return f"{len(swapped)} of {pairs} pairs are the other way round ({such}{swapped[0][0]} against {swapped[0][1]})."
+
+
+def _furthest(both: Sequence[tuple[str, float, float]]) -> tuple[float, str, float, float]:
+    """The ratio to the first row that is furthest from the published one: factor, label, both ratios."""
+    _, first_theirs, first_ours = both[0]
+    worst = (1.0, both[0][0], 1.0, 1.0)
+    for label, theirs, ours in both[1:]:
+        ratios = theirs / first_theirs, (ours / first_ours if first_ours else float("inf"))
+        factor = max(ratios[0], ratios[1]) / min(ratios) if min(ratios) > 0 else float("inf")
+        if factor > worst[0]:
+            worst = (factor, label, *ratios)
+    return worst
+
+
+def _ratios(both: Sequence[tuple[str, float, float]]) -> str:
+    factor, label, theirs, ours = _furthest(both)
+    within = "agree" if factor <= RATIO_AGREES else "do not agree"
+    if factor == 1.0:
+        return "Ratios agree."
+    furthest = ", the furthest off" if len(both) > 2 else ""
+    return f"Ratios {within}: {label} against {both[0][0]} is {theirs:.2f} published and {ours:.2f} here{furthest}."

@@ -1,0 +1,35 @@
+"""The parts of the report, one file each, in the order of the page: Report -> Section, or None without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.report.accuracy import accuracy, consensus, correlation, shards
+from analysis.report.context import Report
+from analysis.report.overview import overview, repeat, trust
+from analysis.report.page import Section
+from analysis.report.references import prediction, published
+from analysis.report.time import bottlenecks, epochs, scaling, steps
+from analysis.report.traffic import bandwidth, gpus, over_time
+from analysis.report.traffic import senders as who
+
+SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
+    overview.section,
+    accuracy.section,
+    correlation.section,
+    over_time.section,
+    who.section,
+    steps.section,
+    epochs.section,
+    bottlenecks.section,
+    scaling.section,
+    bandwidth.section,
+    shards.section,
+    gpus.section,
+    consensus.section,
+    published.section,
+    prediction.section,
+    trust.section,
+    repeat.environment,
+    repeat.commands,
+)

@@ -1,0 +1,1 @@
+"""Sections: steps, epochs, scaling, bottlenecks."""

@@ -1,0 +1,188 @@
+"""Runs of a session that differ only in which nodes are slow, side by side: who is slowed down, and by what.
+
+A study is what can stand in one figure: the same nodes, model and links, and the same cases. Each of its
+comparisons is one strategy in every case; all else is equal in its runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.tables.labels import differing, labels
+from analysis.tables.load import KNOBS, Runs
+from cluster.spec.links import parse_cores, parse_links
+
+SLOW = ("bottleneck", "straggler")
+"""What the cases of a comparison differ in."""
+GIVEN = ("session", "engine", "workers", "model", "link", "cpus")
+"""What all runs of a study share, whatever their strategy."""
+SAME = (*GIVEN, "strategy", "passes", "schedule", *(k for k in KNOBS if k not in (*GIVEN, *SLOW)))
+
+
+@dataclass(frozen=True)
+class Node:
+    rank: int
+    step_s: float
+    compute_s: float | None
+    exchange_s: float | None
+    waiting_s: float | None
+    waits_mostly_for: int | None
+    is_slow: bool
+    slow_down: float | None
+    """Of its step, against the case where nobody is slow."""
+
+
+@dataclass(frozen=True)
+class Case:
+    run: str
+    bottleneck: str | None
+    straggler: str | None
+    bound_s: float | None
+    """What a step's exchange must take on these links."""
+    nodes: tuple[Node, ...]
+    """Those that train: a server makes no steps."""
+
+    @property
+    def slow_ranks(self) -> tuple[int, ...]:
+        return slow_ranks(self.bottleneck, self.straggler)
+
+    @property
+    def slow_downs(self) -> list[float]:
+        return [node.slow_down for node in self.nodes if node.slow_down is not None]
+
+    @property
+    def step_s(self) -> float:
+        """Of the node that takes longest."""
+        return max(node.step_s for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One strategy; the first case is the one where nobody is slow, if there is one."""
+
+    strategy: str
+    label: str
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    session: str
+    title: str
+    comparisons: tuple[Comparison, ...]
+
+
+def slow_ranks(bottleneck: str | None, straggler: str | None) -> tuple[int, ...]:
+    by_link = parse_links(bottleneck) if bottleneck else {}
+    by_cpu = parse_cores(straggler) if straggler else {}
+    return tuple(sorted({*by_link, *by_cpu}))
+
+
+def find_studies(runs: Runs) -> list[Study]:
+    """In the order of the runs; none where no two runs differ only in who is slow."""
+    completed = runs.table[runs.table["status"] == "completed"]
+    with_steps = completed[
+        completed.index.isin(runs.nodes.dropna(subset="step_median_s")["number"])
+    ]
+    groups: dict[Hashable, list[pd.DataFrame]] = {}
+    for _, rows in with_steps.groupby(list(SAME), sort=False, dropna=False):
+        rows = rows.drop_duplicates(list(SLOW)).sort_values(
+            list(SLOW), key=lambda column: column.notna(), kind="stable"
+        )
+        if len(rows) > 1:
+            cases = tuple(zip(*(rows[name].fillna("") for name in SLOW), strict=True))
+            given = tuple(str(rows.iloc[0][name]) for name in GIVEN)
+            groups.setdefault((given, cases), []).append(rows)
+    return [_study(comparisons, runs.nodes) for comparisons in groups.values()]
+
+
+def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
+    first = comparisons[0].iloc[0]
+    knobs = [k for k in differing(pd.concat(comparisons)) if k not in (*GIVEN, *SLOW)]
+    given = [f"{first['workers']} workers", f"model {first['model']}"]
+    given += [] if pd.isna(first["link"]) else [f"links of {first['link']}"]
+    given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores a node"]
+    names = labels([rows.iloc[0] for rows in comparisons], knobs, with_workers=False)
+    return Study(
+        session=str(first["session"]),
+        title=", ".join(given),
+        comparisons=tuple(
+            Comparison(
+                strategy=str(rows.iloc[0]["strategy"]),
+                label=name,
+                cases=_cases(rows, nodes),
+            )
+            for rows, name in zip(comparisons, names, strict=True)
+        ),
+    )
+
+
+def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
+    usual: dict[int, float] = {}
+    cases = []
+    for number, row in rows.iterrows():
+        bottleneck, straggler = (_known(row[name]) for name in SLOW)
+        slow = slow_ranks(bottleneck, straggler)
+        entries = nodes[(nodes["number"] == number) & nodes["step_median_s"].notna()]
+        if not slow:
+            usual = dict(zip(entries["rank"], entries["step_median_s"], strict=True))
+        cases.append(
+            Case(
+                run=str(row["run"]),
+                bottleneck=bottleneck,
+                straggler=straggler,
+                bound_s=_known(row["communication_bound_s"]),
+                nodes=tuple(_node(entry, slow, usual) for _, entry in entries.iterrows()),
+            )
+        )
+    return tuple(cases)
+
+
+def _node(entry: pd.Series[Any], slow: Iterable[int], usual: dict[int, float]) -> Node:
+    rank, step_s = int(entry["rank"]), float(entry["step_median_s"])
+    return Node(
+        rank=rank,
+        step_s=step_s,
+        compute_s=_known(entry["compute_median_s"]),
+        exchange_s=_known(entry["exposed_communication_median_s"]),
+        waiting_s=_known(entry["waiting_median_s"]),
+        waits_mostly_for=_known(entry["waits_mostly_for"]),
+        is_slow=rank in slow,
+        slow_down=step_s / usual[rank] if usual.get(rank) else None,
+    )
+
+
+def _known(value: Any) -> Any:
+    return None if pd.isna(value) else value
+
+
+def as_table(studies: Iterable[Study]) -> pd.DataFrame:
+    """One row per node of every case, for tables/bottlenecks.csv."""
+    rows = [
+        {
+            "session": study.session,
+            "run": case.run,
+            "strategy": comparison.label,
+            "bottleneck": case.bottleneck,
+            "straggler": case.straggler,
+            "rank": node.rank,
+            "is_slow": node.is_slow,
+            "step_median_s": node.step_s,
+            "slow_down": None if node.slow_down is None else round(node.slow_down, 4),
+            "communication_bound_s": case.bound_s,
+            "compute_median_s": node.compute_s,
+            "exposed_communication_median_s": node.exchange_s,
+            "waiting_median_s": node.waiting_s,
+            "waits_mostly_for": node.waits_mostly_for,
+        }
+        for study in studies
+        for comparison in study.comparisons
+        for case in comparison.cases
+        for node in case.nodes
+    ]
+    table = pd.DataFrame(rows)
+    return table.astype({"waits_mostly_for": "Int64"}) if rows else table

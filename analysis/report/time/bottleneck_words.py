@@ -1,0 +1,166 @@
+"""What the figures of a study say, in words: who is slowed down, and who waits for whom. Pure.
+
+Nothing is said that the numbers do not show: slow-downs are of the nodes' own steps, and whom a node waits
+for is who arrived last in its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study
+from cluster.observe.units import seconds_text
+from cluster.spec.links import parse_cores, parse_links
+
+FELT = 1.2
+"""A node whose step takes less than this times its usual time is not called slowed down."""
+ALIKE = 1.1
+"""Nodes whose slow-downs are within this factor are slowed down alike."""
+WAITS = 0.2
+"""Of a step: less waiting than this is not worth a word."""
+
+
+def listed(items: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def nodes_text(ranks: Sequence[int]) -> str:
+    return f"node{'s' * (len(ranks) > 1)} {listed([str(rank) for rank in ranks])}"
+
+
+def times(*ratios: float) -> str:
+    """5.1 x, or 4.4 to 5.2 x: from the least to the most of them."""
+    ends = dict.fromkeys(f"{r:.2f}" if r < 2 else f"{r:.1f}" for r in (min(ratios), max(ratios)))
+    return " to ".join(ends) + " x"
+
+
+def case_name(case: Case, beside: Sequence[Case] = ()) -> str:
+    """As a column is headed. Where nobody is slow, it is named by what is slow in the cases beside it."""
+    links = parse_links(case.bottleneck) if case.bottleneck else {}
+    cores = parse_cores(case.straggler) if case.straggler else {}
+    parts = _together({rank: f"at {link}" for rank, link in links.items()})
+    parts += _together({rank: f"with {share:g} cores" for rank, share in cores.items()})
+    if parts:
+        return listed(parts)
+    slow_links = not beside or any(other.bottleneck for other in beside)
+    return "no bottleneck" if slow_links else "no straggler"
+
+
+def _together(how: Mapping[int, str]) -> list[str]:
+    """Nodes that are slow in the same way share a mention."""
+    ways = dict.fromkeys(how.values())
+    return [f"{nodes_text([rank for rank in how if how[rank] == way])} {way}" for way in ways]
+
+
+def place(strategy: str, ranks: Sequence[int], workers: int) -> str:
+    """Where slow nodes stand, in a strategy that has places; empty in one where all are equal."""
+    if strategy == "parameter-server":
+        return "the server" if ranks == (workers,) else ""
+    leaves = {
+        "gather-scatter": range(1, workers),
+        # Rank r hangs below r without its lowest 1, so only an even one has another below it.
+        "reduce-broadcast": [r for r in range(1, workers) if r % 2 or r + 1 == workers],
+    }.get(strategy)
+    if leaves is None:
+        return ""
+    if ranks == (0,):
+        return "the root"
+    if all(rank in leaves for rank in ranks):
+        return "a leaf" if len(ranks) == 1 else "leaves"
+    return ""
+
+
+def describe(comparison: Comparison) -> str:
+    """One strategy: a clause for every case with slow nodes."""
+    clauses = []
+    for case in comparison.cases:
+        if not case.slow_ranks:
+            continue
+        where = place(comparison.strategy, case.slow_ranks, len(case.nodes))
+        name = case_name(case) + (f" ({where})" if where else "")
+        parts = [f"{name} {_effect(case)}", _computing(case), _waiting(case)]
+        clauses.append("; ".join(part for part in parts if part))
+    return ". ".join(clause[0].upper() + clause[1:] for clause in clauses) + "."
+
+
+def _effect(case: Case) -> str:
+    """What becomes of the nodes' steps."""
+    by_rank = {node.rank: node.slow_down for node in case.nodes if node.slow_down is not None}
+    several = len(case.slow_ranks) > 1
+    if not by_rank:
+        return (
+            f"{'make' if several else 'makes'} a step take {_span([n.step_s for n in case.nodes])}"
+        )
+    verb = "slow" if several else "slows"
+    felt = {rank: ratio for rank, ratio in by_rank.items() if ratio >= FELT}
+    others = [ratio for rank, ratio in by_rank.items() if rank not in felt]
+    no_more = f"by more than {times(max(1, *others))}" if others else ""
+    if not felt:
+        return f"{verb} no node {no_more}"
+    ratios = sorted(felt.values())
+    if others:
+        return f"{verb} {nodes_text(list(felt))}, {times(*ratios)}, and no other {no_more}"
+    if ratios[-1] <= ALIKE * ratios[0]:
+        return f"{verb} all {len(felt)} nodes alike, {times(fmean(ratios))}"
+    return f"{verb} all {len(felt)} nodes, {times(*ratios)}"
+
+
+def _span(seconds: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(seconds_text(one) for one in (min(seconds), max(seconds))))
+
+
+def _computing(case: Case) -> str:
+    """For stragglers, which are slow at that."""
+    own = [n for n in case.nodes if n.is_slow and n.compute_s is not None]
+    others = [n.compute_s for n in case.nodes if not n.is_slow and n.compute_s is not None]
+    if not case.straggler or not own or not others:
+        return ""
+    took = [f"node {node.rank} computes {seconds_text(node.compute_s or 0)}" for node in own]
+    return f"{listed(took)} a step, the others {_span(others)}"
+
+
+def _waiting(case: Case) -> str:
+    """Who waits mostly for whom, and for what part of a step."""
+    waiting = {n.rank: _share(n) for n in case.nodes if _share(n) >= WAITS}
+    whom: dict[int, list[int]] = {}
+    for node in case.nodes:
+        if node.rank in waiting and node.waits_mostly_for is not None:
+            whom.setdefault(node.waits_mostly_for, []).append(node.rank)
+    if not whom:
+        return ""
+    order = _order(whom, case.slow_ranks)
+    texts = [f"{nodes_text(whom[rank])} for node {rank}" for rank in order]
+    verb = "wait" if len(whom[order[0]]) > 1 else "waits"
+    texts[0] = texts[0].replace(" for ", f" {verb} mostly for ")
+    low, high = round(100 * min(waiting.values())), round(100 * max(waiting.values()))
+    return f"{listed(texts)}, {f'{low} to {high}' if low < high else low} % of a step"
+
+
+def _order(whom: Mapping[int, Sequence[int]], slow: Sequence[int]) -> list[int]:
+    """First who wait for a slow node, then who wait for those, and so on; the rest by rank."""
+    ranks = list(slow)
+    for rank in ranks:  # grows as it goes
+        ranks += [waiting for waiting in whom.get(rank, ()) if waiting not in ranks]
+    return sorted(whom, key=lambda rank: (ranks.index(rank) if rank in ranks else len(ranks), rank))
+
+
+def _share(node: Node) -> float:
+    return 0.0 if node.waiting_s is None else node.waiting_s / node.step_s
+
+
+def extremes(study: Study) -> str:
+    """For every case the strategy with the shortest and the one with the longest step."""
+    if len(study.comparisons) < 2:
+        return ""
+    clauses = []
+    cases = study.comparisons[0].cases
+    for index, case in enumerate(cases):
+        steps = {one.label: one.cases[index].step_s for one in study.comparisons}
+        least, most = (choose(steps, key=lambda label: steps[label]) for choose in (min, max))
+        clauses.append(
+            f"with {case_name(case, cases)} from {seconds_text(steps[least])} in {least}"
+            f" to {seconds_text(steps[most])} in {most}"
+        )
+    return f"The slowest node's step takes, {'; '.join(clauses)}."

@@ -1,0 +1,1 @@
+"""Events and samples of a run folder -> summary.json. Standard library only."""

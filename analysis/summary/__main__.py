@@ -1,0 +1,7 @@
+"""python -m analysis.summary RUN_FOLDER"""
+
+import sys
+
+from analysis.summary.command import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Run folders -> tables: loading, grouping, labels."""

@@ -1,0 +1,92 @@
+"""Runs that differ only in their seed are one configuration: its runs are repetitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.tables.labels import differing, labels, several_sizes
+from analysis.tables.load import KNOBS, Runs
+
+SAME = (
+    *("strategy", "workers", "passes", "schedule", "engine", "dataset"),
+    *(knob for knob in KNOBS if knob != "seed"),
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    label: str
+    strategy: str
+    numbers: tuple[int, ...]
+    """Its runs, by number."""
+    row: pd.Series[Any]
+    """The first of them: all knobs but the seed are those of the others."""
+
+    @property
+    def task(self) -> str:
+        """What is learned: only accuracies of the same task can be compared."""
+        dataset = self.row["dataset"]
+        known = not pd.isna(dataset) and dataset not in ("none", str(self.row["model"]))
+        return f"{self.row['model']} on {dataset}" if known else str(self.row["model"])
+
+
+def find_configurations(runs: Runs) -> list[Configuration]:
+    """Of the completed runs, in the order of their first.
+
+    Labels say what tells a configuration from the others of its task, and then the model, or the whole task.
+    """
+    groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
+    found = [
+        Configuration(
+            "",
+            str(members.iloc[0]["strategy"]),
+            tuple(int(number) for number in members.index),
+            members.iloc[0],
+        )
+        for _, members in groups
+    ]
+    tasks: dict[str, list[Configuration]] = {}
+    for one in found:
+        tasks.setdefault(one.task, []).append(one)
+    models = [str(members[0].row["model"]) for members in tasks.values()]
+    names = {}
+    sizes = several_sizes(runs.table)
+    for (task, members), model in zip(tasks.items(), models, strict=True):
+        name = model if models.count(model) == 1 else task
+        for one in named(members, with_workers=sizes):
+            names[one.numbers] = one.label + (f", {name}" if len(tasks) > 1 else "")
+    return [dataclasses.replace(one, label=names[one.numbers]) for one in found]
+
+
+def named(
+    configurations: Iterable[Configuration], *, with_workers: bool = True
+) -> list[Configuration]:
+    """With labels that say what tells these apart, and no more."""
+    members = list(configurations)
+    if not members:
+        return []
+    table = pd.DataFrame([one.row for one in members])
+    knobs = [knob for knob in differing(table) if knob != "seed"]
+    several_engines = table["engine"].nunique() > 1
+    return [
+        dataclasses.replace(
+            one,
+            label=text + (f", {one.row['engine']}" if several_engines else ""),
+        )
+        for one, text in zip(
+            members,
+            labels([one.row for one in members], knobs, with_workers=with_workers),
+            strict=True,
+        )
+    ]
+
+
+def mean(runs: Runs, one: Configuration, column: str) -> float | None:
+    """Over its runs, of those that know it."""
+    values = runs.table.loc[list(one.numbers), column].dropna()
+    return None if values.empty else float(values.astype(float).mean())

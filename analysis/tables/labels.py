@@ -1,0 +1,137 @@
+"""What a run is called in tables and figures: its strategy, and what tells it from the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis.tables.load import KNOBS
+from cluster.observe.units import knob_text
+from cluster.spec.experiment import Experiment
+from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
+
+
+class Words(NamedTuple):
+    text: Callable[[Any], str]
+    free: str = ""
+    """Where it was not asked for."""
+
+
+def _count(noun: str) -> Callable[[Any], str]:
+    return lambda value: f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+SHARED = {
+    "model": Words(str),
+    "dataset": Words(lambda name: "" if name == "none" else f"on {name}"),
+    "workers": Words(_count("worker")),
+    "link": Words("links of {}".format, "free links"),
+    "epochs": Words(_count("epoch")),
+    "train_size": Words("{:,} training samples".format),
+    "batch_size": Words("batches of {} a worker".format),
+    "engine": Words("nodes made of {}".format),
+}
+"""What a reader wants to know of all runs before anything else."""
+
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Experiment)}
+QUANTITIES = (
+    *("model", "epochs", "train_size", "batch_size", "lr", "momentum", "seed"),
+    "local_steps",
+)
+
+
+def differing(runs: pd.DataFrame) -> list[str]:
+    """The knobs that tell these runs apart."""
+    readable = runs[runs["strategy"].notna()]
+    return [
+        knob
+        for knob in KNOBS
+        if readable[knob].nunique(dropna=False) > 1
+        and not says_nothing(knob, readable["strategy"], readable[knob])
+    ]
+
+
+def several_sizes(runs: pd.DataFrame) -> bool:
+    """Whether the number of workers tells runs apart; the one of `single` goes without saying."""
+    readable = runs[runs["strategy"].notna()]
+    return bool(readable[readable["strategy"] != "single"]["workers"].nunique() > 1)
+
+
+def in_common(runs: pd.DataFrame) -> str:
+    """What all runs that could be read have in common, in words; empty where none could."""
+    readable = runs[runs["strategy"].notna()]
+    if readable.empty:
+        return ""
+    said = []
+    for knob, words in SHARED.items():
+        of = readable[readable["strategy"] != "single"] if knob == "workers" else readable
+        values = of[knob].unique()
+        if len(values) == 1 and (words.free or not pd.isna(values[0])):
+            said.append(words.free if pd.isna(values[0]) else words.text(values[0]))
+    return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
+
+
+def scored_on(runs: pd.DataFrame) -> str:
+    """What the accuracy at the end is of: all test samples, or as many as --test-size says."""
+    sizes = runs[runs["accuracy"].notna()]["test_size"]
+    asked = sorted(int(size) for size in sizes.dropna().unique())
+    if not asked:
+        return "on the whole test set"
+    least, most = f"{asked[0]:,}", f"{asked[-1]:,}"
+    samples = f"on {least if least == most else f'{least} to {most}'} test samples (--test-size)"
+    return f"{samples}, or on the whole test set" if sizes.isna().any() else samples
+
+
+def labels(
+    runs: Sequence[pd.Series[Any]], knobs: Sequence[str], *, with_workers: bool = True
+) -> list[str]:
+    """What was run, in words; a knob as it usually is goes without saying, unless that would make two alike."""
+    short, full = (
+        [label(run, knobs, with_workers=with_workers, defaults=defaults) for run in runs]
+        for defaults in (False, True)
+    )
+    meant: dict[str, set[str]] = {}
+    for text, whole in zip(short, full, strict=True):
+        meant.setdefault(text, set()).add(whole)
+    return [
+        text if len(meant[text]) == 1 else whole for text, whole in zip(short, full, strict=True)
+    ]
+
+
+def _is_usual(run: pd.Series[Any], knob: str) -> bool:
+    """As it is unless asked for; a quantity is always said, since nobody knows the usual one by heart."""
+    if knob in QUANTITIES:
+        return False
+    strategy = str(run["strategy"])
+    own = own_defaults(strategy) if strategy in STRATEGIES else {}
+    return bool(run[knob] == own.get(knob, DEFAULTS[knob]))
+
+
+def _words(knob: str, value: Any) -> str:
+    if (knob, value) == ("bucket_mb", 0):
+        return "tensor by tensor"
+    return f"{knob.replace('_', ' ')} {knob_text(value)}"
+
+
+def label(
+    run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True, defaults: bool = True
+) -> str:
+    """All of these knobs, or those that are not as usual; a run that cannot be read has only its name."""
+    if pd.isna(run["strategy"]):
+        return str(run["run"])
+    schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
+    workers = [f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"]
+    workers = workers if with_workers else []
+    passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
+    others = [
+        _words(k, run[k])
+        for k in knobs
+        if not pd.isna(run[k])
+        and (k, run[k]) != ("local_steps", 1)
+        and (defaults or not _is_usual(run, k))
+    ]
+    return ", ".join([run["strategy"] + schedule, *workers, *passes, *others])

@@ -1,0 +1,1 @@
+"""What follows from a strategy's message schedule: bytes, traffic matrix, bounds."""

@@ -1,0 +1,152 @@
+"""The table of predicted bytes: python -m analysis.theory --workers 6 --model-bytes 87M"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from analysis.arguments import Parser, link_value, links_value, size_value
+from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict, resolve
+from cluster.observe.units import bytes_text, seconds_text
+from cluster.spec.experiment import COMPRESSIONS
+from cluster.spec.schedules import period
+from cluster.spec.strategies import BUFFERS, own_defaults
+
+
+def _passes(text: str) -> list[int]:
+    values = [int(part) if part.isdecimal() else 0 for part in text.split(",")]
+    if min(values) < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, such as 1 or 1,2,4, not {text!r}")
+    return values
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="python -m analysis.theory",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Predict the bytes each worker sends in a round, payload only, by strategy.",
+        epilog="sent, received   by a worker in a round: mean over workers and rounds\n"
+        "busiest          what the busiest node sends or receives; a server is a node too\n"
+        "x M              sent, in units of the model's bytes\n"
+        "at least         time of a round on such links: the busiest link's bytes, with headers\n\n"
+        "examples: python -m analysis.theory --workers 6 --model-bytes 87M\n"
+        "          python -m analysis.theory --workers 6 --model-bytes 87M --link 1gbit"
+        " --bottleneck 0:100mbit",
+    )
+    parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
+    parser.add_argument(
+        "--model-bytes",
+        type=size_value,
+        required=True,
+        metavar="M",
+        help="k, M, G are powers of 1000",
+    )
+    parser.add_argument(
+        "--passes", type=_passes, metavar="P[,P]", help="for pairwise (default: 1 to N-1)"
+    )
+    parser.add_argument("--schedule", default="ring", help="for pairwise (default: ring)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random schedule (default: 0)")
+    parser.add_argument(
+        "--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)"
+    )
+    parser.add_argument(
+        "--compress", choices=COMPRESSIONS, default="none", help="halves what is sent"
+    )
+    parser.add_argument(
+        "--buffer-bytes", type=size_value, default=0, metavar="B", help="of batch-norm statistics"
+    )
+    parser.add_argument(
+        "--buffers", choices=BUFFERS, help="what happens to them (default: the strategy's own)"
+    )
+    parser.add_argument("--link", type=link_value, help="of every node, such as 100mbit")
+    parser.add_argument(
+        "--bottleneck",
+        type=links_value,
+        default={},
+        metavar="RANK:LINK[,...]",
+        help="of some nodes",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if not 1 <= args.workers <= 1024:
+        parser.error(f"--workers must be 1 to 1024, not {args.workers}")
+    if args.rounds is not None and args.rounds < 1:
+        parser.error(f"--rounds must be 1 or more, not {args.rounds}")
+    if args.compress != "none" and args.model_bytes < 2:
+        parser.error("--model-bytes must be 2 or more to be compressed")
+    beyond = [rank for rank in args.bottleneck if rank > args.workers]
+    if beyond:
+        parser.error(f"--bottleneck: there is no node {beyond[0]} among {args.workers} workers")
+    try:
+        print("\n".join(_table(args)))
+    except ValueError as refused:
+        parser.error(str(refused))
+    return 0
+
+
+def _table(args: argparse.Namespace) -> Iterator[str]:
+    small = args.model_bytes // (1 if args.compress == "none" else 2)
+    yield f"N = {args.workers} workers, M = {small:,} bytes"
+    yield ""
+    yield (
+        f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}{'busiest':>11}"
+        f"{'x M':>9}" + (f"{'at least':>11}" if args.link or args.bottleneck else "")
+    )
+    for strategy in STRATEGIES:
+        if strategy != "pairwise":
+            yield _line(args, strategy, None)
+        else:
+            for passes in args.passes or _some_passes(args.workers, args.schedule):
+                yield _line(args, strategy, passes)
+
+
+def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
+    schedule, rounds = "", args.rounds or 1
+    if passes is not None:
+        schedule = resolve(args.workers, passes, args.schedule, args.seed)
+        rounds = args.rounds or period(args.workers, passes, schedule) or 1000
+    size = args.model_bytes // (1 if args.compress == "none" else 2)
+    predicted = predict(
+        strategy,
+        workers=args.workers,
+        model_bytes=size,
+        passes=passes,
+        schedule=schedule or None,
+        seed=args.seed,
+        rounds=rounds,
+        buffers=args.buffers or str(own_defaults(strategy)["buffers"]),
+        buffer_bytes=args.buffer_bytes,
+    )
+    busiest = max(predicted.sent_max, predicted.received_max)
+    columns = (predicted.sent_mean, predicted.received_mean, busiest)
+    return (
+        f"{strategy:<18}{passes or '':>6}  {schedule:<12}"
+        + "".join(f"{bytes_text(value, 4):>11}" for value in columns)
+        + f"{predicted.sent_mean / size:>9.4f}"
+        + (f"{_least(args, predicted):>11}" if args.link or args.bottleneck else "")
+    )
+
+
+def _least(args: argparse.Namespace, predicted: Prediction) -> str:
+    nodes = len(predicted.sent_by_rank)
+    links = {**(dict.fromkeys(range(nodes), args.link) if args.link else {}), **args.bottleneck}
+    rates = [links[rank].rate_mbit if rank in links else None for rank in range(nodes)]
+    seconds = lower_bound_s(predicted, rates)
+    return seconds_text(seconds) if seconds else "-"
+
+
+def _some_passes(workers: int, schedule: str) -> list[int]:
+    """All of 1 to N-1 while they fit a screen; then the small ones, doublings, and everybody.
+
+    Exponential makes pairs, so it has no row but the first.
+    """
+    every: Sequence[int] = range(1, workers)
+    if schedule == "exponential":
+        every = every[:1]
+    if workers > 24:
+        every = [p for p in every if p <= 8 or p == workers - 1 or p & (p - 1) == 0]
+    return list(every)

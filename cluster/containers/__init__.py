@@ -1,0 +1,1 @@
+"""Engine `docker`: nodes are containers of one generated Compose project."""

@@ -1,0 +1,259 @@
+"""A cluster of containers while it lives: raised by Compose, looked after and counted through the SDK, always removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cluster import interruption
+from cluster.containers.checks import client
+from cluster.containers.compose_file import path_in_node, project_name, split_service
+from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, down, myself
+from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
+from cluster.links import setup as link_setup
+from cluster.spec.records import Counters, read_node_counters, total
+from cluster.spec.run_folder import node_name
+
+STATE_EVERY_S = 0.5
+LINKS_TIMEOUT_S = 300
+PORT_TAKEN = ("port is already allocated", "address already in use")
+REMOVED = -1
+"""Stands for the exit code of a container that somebody removed."""
+
+
+class DockerCluster:
+    """See cluster.engine.Cluster."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.project = project_name(plan.name)
+        self._containers: dict[int, Any] = {}
+        self._helpers: dict[int, Any] = {}
+        self._processes: dict[int, int] = {}
+        self._exits: dict[int, int] = {}
+        self._looked = 0.0
+        self._stats: Any = None
+        self.links: list[dict[str, Any]] = []
+        self.announcement: str | None = None
+
+    @property
+    def sources(self) -> tuple[CounterSource, ...]:
+        kernel = CounterSource("kernel", 10, self.read_kernel)
+        docker = CounterSource("docker", 1, self.read_api)
+        return (kernel, docker) if self._processes else (docker,)
+
+    def __enter__(self) -> DockerCluster:
+        try:
+            failed, said = self._up(self._pages())
+            if failed and any(words in said for words in PORT_TAKEN):  # by another, since we looked
+                down(self.project)
+                failed, said = self._up(self._pages(usual=False))
+            self._find_containers()
+            self._await_links()  # whose complaint says more
+            if failed:
+                raise EngineError(f"{failed}: " + "\n".join(said.strip().splitlines()[-5:]))
+        except BaseException:
+            down(self.project)
+            raise
+        return self
+
+    def _up(self, pages: dict[str, str]) -> tuple[str, str]:
+        """Nothing, or the command that failed; and what Compose said."""
+        environment = {
+            **os.environ,
+            "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
+            "GRADWIRE_RECORD": "1",
+            "GRADWIRE_OWNER": myself(),
+            **pages,
+        }
+        command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
+        command += ["--project-name", self.project, "up"]
+        command += ["--detach", "--no-build", "--pull", "never"]
+        process: subprocess.Popen[str] | None = None
+        try:
+            with interruption.held_back():
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
+                )
+            said, _ = process.communicate()
+        except BaseException:
+            if process is not None:
+                process.communicate()
+            raise
+        return (
+            f"'{' '.join(command)}' failed ({process.returncode})" if process.returncode else "",
+            said,
+        )
+
+    def __exit__(self, *exc: object) -> None:
+        down(self.project)
+
+    def _pages(self, usual: bool = True) -> dict[str, str]:
+        """Ports of this machine for the web pages of Spark's master and driver; the usual ones if free."""
+        if not self.plan.attendants:
+            return {}
+        master, driver = (_free_port(port if usual else 0) for port in (8080, 4040))
+        self.announcement = (
+            f"Spark's pages: http://127.0.0.1:{master} (master), http://127.0.0.1:{driver} (driver)"
+        )
+        return {"GRADWIRE_MASTER_PAGE": str(master), "GRADWIRE_DRIVER_PAGE": str(driver)}
+
+    def _find_containers(self) -> None:
+        docker = client()
+        filters = {"label": f"{PROJECT_LABEL}={self.project}"}
+        for container in docker.containers.list(all=True, filters=filters):
+            service = container.labels[SERVICE_LABEL]
+            role, rank = split_service(service)
+            if role == "link":
+                self._helpers[rank] = container
+            if service in self.plan.attendants:
+                rank = self.plan.nodes + self.plan.attendants.index(service)
+            elif role != "node":
+                continue
+            self._containers[rank] = container
+            process = container.attrs["State"]["Pid"]
+            if _runs_in(process, container.id):
+                self._processes[rank] = process
+        if len(self._processes) < len(self._containers):
+            self._processes = {}  # another machine's or a virtual machine's: not ours to read
+
+    def exited(self) -> dict[int, int]:
+        if time.monotonic() - self._looked >= STATE_EVERY_S:
+            self._looked = time.monotonic()
+            for rank, container in self._containers.items():
+                if rank not in self._exits:
+                    self._look(rank, container)
+        return dict(self._exits)
+
+    def _look(self, rank: int, container: Any) -> None:
+        import requests
+
+        import docker
+
+        try:
+            container.reload()
+        except docker.errors.NotFound:
+            self._exits[rank] = REMOVED
+            return
+        except (docker.errors.APIError, requests.RequestException) as error:
+            raise EngineError(f"the Docker engine no longer answers: {error}") from error
+        if container.attrs["State"]["Status"] in ("exited", "dead"):
+            self._exits[rank] = container.attrs["State"]["ExitCode"]
+
+    def _await_links(self) -> None:
+        """Until every link is set up; LinksNotTrue as soon as one cannot be."""
+        waiting = dict(sorted(self._helpers.items()))
+        deadline = time.monotonic() + LINKS_TIMEOUT_S
+        while waiting:
+            for rank, helper in list(waiting.items()):
+                helper.reload()
+                if helper.attrs["State"]["Status"] in ("exited", "dead"):
+                    del waiting[rank]
+                    answer = _answer(helper)
+                    if answer["findings"]:
+                        self.links.append(answer["findings"])
+                    if answer["complaint"]:
+                        raise LinksNotTrue(answer["complaint"], self.links)
+            if time.monotonic() > deadline:
+                raise LinksNotTrue(
+                    f"the link of {node_name(min(waiting))} took too long", self.links
+                )
+            time.sleep(0.05)
+        self.links.sort(key=lambda found: split_service(found["node"]))
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        """Read on the nodes: it needs no privilege."""
+        import docker
+
+        def read(rank: int) -> list[dict[str, Any]]:
+            try:
+                answer = self._containers[rank].exec_run(link_setup.STATISTICS)
+                return [link_setup.parse_statistics(answer.output, node_name(rank))]
+            except (docker.errors.APIError, ValueError):  # the node is gone
+                return []
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
+
+    def out_of_memory(self) -> set[int]:
+        """Of containers that still run, too: what starved may have been a child of its first process."""
+        import docker
+
+        starved = set()
+        for rank, container in self._containers.items():
+            with contextlib.suppress(docker.errors.APIError):
+                container.reload()
+                if container.attrs["State"]["OOMKilled"]:
+                    starved.add(rank)
+        return starved
+
+    def last_words(self, rank: int) -> str:
+        if self._exits.get(rank) == REMOVED:
+            return "its container was removed"
+        return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
+
+    def read_kernel(self) -> dict[int, Counters]:
+        """From the host, through /proc, without asking Docker."""
+        readings = {}
+        for rank, process in self._processes.items():
+            try:
+                readings[rank] = read_node_counters(process)
+            except OSError:
+                continue  # the node is gone
+        return readings
+
+    def read_api(self) -> dict[int, Counters]:
+        """One-shot: without it each call waits for a second reading, almost two seconds."""
+        if self._stats is None:
+            self._stats = client().api  # of its own: this is called from the collector's thread
+        readings = {}
+        for rank, container in self._containers.items():
+            stats = self._stats.stats(container.id, stream=False, one_shot=True)
+            networks = stats.get("networks")
+            if networks:
+                readings[rank] = total(
+                    Counters(n["tx_bytes"], n["tx_packets"], n["rx_bytes"], n["rx_packets"])
+                    for n in networks.values()
+                )
+        return readings
+
+
+def _free_port(usual: int) -> int:
+    for port in (usual, 0):
+        with contextlib.suppress(OSError), socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(("127.0.0.1", port))
+            return int(trial.getsockname()[1])
+    raise EngineError("this machine has no free port on 127.0.0.1")
+
+
+def _answer(helper: Any) -> dict[str, Any]:
+    """What a link's helper printed: its findings, and a complaint where it failed."""
+    said = helper.logs(stderr=False).decode(errors="replace").strip()
+    if said.startswith("{"):
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+    last = helper.logs().decode(errors="replace").strip().splitlines()[-1:]
+    error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without a word"
+    return {"findings": None, "complaint": f"the helper {helper.name} failed: {error}"}
+
+
+def _runs_in(process: int, container_id: str) -> bool:
+    """Is this process number, on this machine, really the container's?"""
+    try:
+        return process > 0 and container_id in Path(f"/proc/{process}/cgroup").read_text()
+    except OSError:
+        return False

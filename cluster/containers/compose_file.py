@@ -1,0 +1,228 @@
+"""A run -> the compose document that raises its cluster. Pure.
+
+Every node extends the hand-written one in compose/node.yml. Started by hand, the file repeats its run
+and prints what happens; with GRADWIRE_RECORD=1 the nodes record, wait for each run's go, and carry out
+the runs in GRADWIRE_RUNS, which is how the engine uses it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cluster import PROJECT
+from cluster.links.tc import CONGESTION_CONTROL
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, node_name
+
+SESSION = "/session"
+REFERENCE = "reference"
+HELPER_CAPABILITIES = ("NET_ADMIN",)
+OWNER_LABEL = "gradwire.owner"
+SESSION_LABEL = "gradwire.session"
+COMPOSE = PROJECT / "compose"
+NODE_FILE = COMPOSE / "node.yml"
+SPARK_FILE = COMPOSE / "spark.yml"
+WORKER = ["python", "-m", "workloads.worker"]
+SPARK_WORKER = [
+    *("spark-class", "org.apache.spark.deploy.worker.Worker", "spark://master:7077"),
+    *("--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work"),
+]
+MACHINE = "machine"
+"""What nodes with GPUs share as if they were one machine, as in compose/gpu.yml."""
+SHARED_MEMORY = "1gb"
+GPUS = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+"""All: NCCL goes from GPU to GPU directly only where a process sees both."""
+NCCL = {"NCCL_HOSTID": "gradwire", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
+SPARK_DRIVER = ["python", "-m", "workloads.launchers.spark_driver"]
+
+
+def project_name(cluster: str) -> str:
+    return f"gradwire-{cluster}"
+
+
+def compose_document(
+    experiment: Experiment, run: RunFolder, *, image: str, user: str, data_folder: Path
+) -> dict[str, Any]:
+    with_spark = experiment.launcher == "spark"
+    node = {
+        "image": image,
+        "user": user,
+        "labels": _labels(run),
+        "networks": ["cluster"],
+        "sysctls": dict([CONGESTION_CONTROL]),
+        "environment": {
+            "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
+            "GRADWIRE_RECORD": "${GRADWIRE_RECORD:-0}",
+        },
+        "volumes": [
+            {"type": "bind", "source": _path(run.path.parent), "target": SESSION},
+            {"type": "bind", "source": _path(data_folder), "target": "/data", "read_only": True},
+        ],
+    }
+    make = _spark_worker if with_spark else _node
+    return {
+        "name": project_name(f"{run.session}-{run.name[:3]}"),
+        "services": {
+            **{
+                node_name(rank): _as_asked(make(rank, experiment, node), rank, experiment)
+                for rank in range(experiment.nodes)
+            },
+            **(_machine(node) if experiment.gpu else {}),
+            **(_spark_attendants(node) if with_spark else {}),
+            **_link_helpers(experiment, run, image),
+        },
+        "networks": {
+            "cluster": {"internal": True, "labels": _labels(run)},
+            **({"outside": {"labels": _labels(run)}} if with_spark else {}),
+        },
+    }
+
+
+def path_in_node(run: RunFolder) -> str:
+    return f"{SESSION}/{run.name}"
+
+
+def _node(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+    rank_and_size = {"RANK": str(rank), "WORLD_SIZE": str(experiment.nodes)}
+    return {
+        "extends": {"file": _path(NODE_FILE), "service": "node"},
+        "hostname": node_name(rank),
+        **node,
+        "environment": {**rank_and_size, **node["environment"]},
+    }
+
+
+def _spark_worker(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "extends": {"file": _path(SPARK_FILE), "service": "worker"},
+        "scale": 1,
+        "hostname": node_name(rank),
+        **node,
+        "command": SPARK_WORKER,
+        "depends_on": {"master": {"condition": "service_started"}},
+    }
+
+
+def _spark_attendants(node: dict[str, Any]) -> dict[str, Any]:
+    """The master, the driver, which submits the runs, and the door to their web pages."""
+    after_master = {"master": {"condition": "service_started"}}
+    plain = {name: node[name] for name in ("image", "user", "labels")}
+
+    def extended(service: str) -> dict[str, Any]:
+        return {"extends": {"file": _path(SPARK_FILE), "service": service}}
+
+    return {
+        "master": {**extended("master"), **plain, "sysctls": node["sysctls"]},
+        "driver": {
+            **extended("driver"),
+            **node,
+            "command": SPARK_DRIVER,
+            "depends_on": after_master,
+        },
+        "pages": {**extended("pages"), **plain, "depends_on": after_master},
+    }
+
+
+def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
+    """With the node's own share of CPUs and memory, and after its link is what it should be."""
+    if rank in experiment.cpus_by_rank:
+        node["cpus"] = experiment.cpus_by_rank[rank]
+    if experiment.memory_per_node is not None:
+        # The second is memory and swap together: no swap.
+        node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
+    if experiment.gpu:
+        node = _with_gpus(node, rank, experiment)
+    links = experiment.links
+    if rank in links:
+        command = node.get("command", WORKER)
+        node["command"] = ["python", "-m", "cluster.links.gate", *command]
+    elif links:
+        helpers = {
+            f"link{other}": {"condition": "service_completed_successfully"} for other in links
+        }
+        node["depends_on"] = node.get("depends_on", {}) | helpers
+    return node
+
+
+def _with_gpus(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
+    """As in compose/gpu.yml, which says why. One GPU for each rank, or all for the only one."""
+    own = [rank] if experiment.gpu == 1 else list(range(experiment.gpu))
+    visible = {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, own)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return {
+        **node,
+        "init": False,
+        "pid": f"service:{MACHINE}",
+        "ipc": f"service:{MACHINE}",
+        "ulimits": {"memlock": -1, "stack": 64 * 2**20},
+        "tmpfs": ["/tmp:mode=1777"],
+        "deploy": {"resources": {"reservations": {"devices": [GPUS]}}},
+        "environment": {**node["environment"], **NCCL, **visible},
+    }
+
+
+def _machine(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        MACHINE: {
+            "extends": {"file": _path(NODE_FILE), "service": "node"},
+            **{name: node[name] for name in ("image", "user", "labels")},
+            "ipc": "shareable",
+            "shm_size": SHARED_MEMORY,
+            "network_mode": "none",
+            "command": ["python", "-m", "cluster.gpu.namespace_holder"],
+        }
+    }
+
+
+def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> dict[str, Any]:
+    """For every shaped node a helper that shapes its link and leaves; and what they measure against.
+
+    A helper shares its node's network namespace, and alone may change it. The worker waits at its gate
+    until the link is verified; workers of other nodes start after the helpers.
+    """
+    links = experiment.links
+    if not links:
+        return {}
+    common = {
+        "extends": {"file": _path(NODE_FILE), "service": "node"},
+        "image": image,
+        "labels": _labels(run),
+    }
+    reference = {
+        **common,
+        "command": ["python", "-m", "cluster.links.rate_probe", str(len(links))],
+        "networks": ["cluster"],
+    }
+    helpers = {
+        f"link{rank}": {
+            **common,
+            "user": "0:0",
+            "cap_add": list(HELPER_CAPABILITIES),
+            "network_mode": f"service:{node_name(rank)}",
+            "depends_on": {REFERENCE: {"condition": "service_started"}},
+            "command": [
+                *("python", "-m", "cluster.links.setup"),
+                *(str(link), node_name(rank), REFERENCE),
+            ],
+        }
+        for rank, link in links.items()
+    }
+    return {REFERENCE: reference, **helpers}
+
+
+def split_service(name: str) -> tuple[str, int]:
+    """node2 -> node, 2; a name without a number has rank -1."""
+    role = name.rstrip("0123456789")
+    return role, int(name[len(role) :] or -1)
+
+
+def _path(path: Path) -> str:
+    """Compose takes a single dollar for the start of a variable."""
+    return str(path).replace("$", "$$")
+
+
+def _labels(run: RunFolder) -> dict[str, str]:
+    return {SESSION_LABEL: run.session, OWNER_LABEL: "${GRADWIRE_OWNER:-by-hand}"}

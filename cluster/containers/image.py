@@ -1,0 +1,135 @@
+"""The images that nodes run: one per launcher, named after its content, built on first use.
+
+Each is a target of docker/Dockerfile. The name carries a fingerprint of everything that goes into it,
+so an image of that name is the image that is wanted; `latest` is what compose/ uses by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cluster import PROJECT
+from cluster.engine import EngineError
+
+TARGETS = {
+    "torch": "worker",
+    "horovod": "horovod",
+    "spark": "spark",
+    "torch on GPUs": "gpu",
+    "horovod on GPUs": "gpu-horovod",
+    "report": "report",
+}
+"""Launcher, or what else there is an image for -> target of docker/Dockerfile."""
+
+_WORKER = ("Dockerfile", "requirements-worker.txt")
+_HOROVOD = (*_WORKER, "build_horovod.sh", "requirements-horovod.txt")
+MADE_WITH = {
+    "worker": _WORKER,
+    "horovod": _HOROVOD,
+    "spark": (*_HOROVOD, "requirements-spark.txt"),
+    "gpu": _WORKER,
+    "gpu-horovod": _HOROVOD,
+    "report": ("Dockerfile", "../requirements-run.txt"),
+}
+"""Target -> the files in docker/ that decide what is in it, beside our code."""
+
+ON_NODES = ("cluster/spec", "cluster/links", "cluster/gpu", "workloads")
+"""Packages that docker/Dockerfile copies into a node's image, beside cluster/__init__.py."""
+
+BASES = {"gpu": ("GPU_BASE",), "gpu-horovod": ("GPU_BASE", "GPU_DEVEL_BASE")}
+"""Target -> variables of the environment by which docker/build_image.sh takes another base."""
+
+TAKES = {
+    "worker": "a minute or two",
+    "horovod": "about 6 minutes on 2 cores, most of it for compiling Horovod",
+    "spark": "about 8 minutes on 2 cores, most of it for compiling Horovod",
+    "gpu": "as long as it takes to pull PyTorch's CUDA image, some gigabytes",
+    "gpu-horovod": "as long as it takes to pull PyTorch's CUDA images and to compile Horovod",
+    "report": "a minute",
+}
+
+
+def repository(launcher: str) -> str:
+    return f"gradwire-{TARGETS[launcher]}"
+
+
+def name(launcher: str) -> str:
+    return f"{repository(launcher)}:{fingerprint(launcher)}"
+
+
+def sources(launcher: str) -> list[Path]:
+    """Every file that goes into a launcher's image."""
+    files = [(PROJECT / "docker" / file).resolve() for file in MADE_WITH[TARGETS[launcher]]]
+    if launcher == "report":
+        folders = [PROJECT / name for name in ("cluster", "workloads", "analysis")]
+        found = {path for folder in folders for path in folder.rglob("*") if path.is_file()}
+        return files + sorted(path for path in found if "__pycache__" not in path.parts)
+    return files + [
+        path for folder in ON_NODES for path in sorted((PROJECT / folder).rglob("*.py"))
+    ]
+
+
+def fingerprint(launcher: str) -> str:
+    """The same fingerprint means the same content."""
+    digest = hashlib.sha256()
+    for file in sources(launcher):
+        digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for variable in BASES.get(TARGETS[launcher], ()):
+        if base := os.environ.get(variable):
+            digest.update(f"{variable}={base}\0".encode())
+    return digest.hexdigest()[:12]
+
+
+def ensure(launcher: str, docker: Any, say: Callable[[str], None]) -> str:
+    """The name of the launcher's image, which is built if the engine does not have it."""
+    image = name(launcher)
+    if docker.images.list(name=image):
+        docker.images.get(image).tag(
+            repository(launcher), "latest"
+        )  # it may be of another checkout
+    else:
+        build(launcher, say)
+    return image
+
+
+def build(launcher: str, say: Callable[[str], None]) -> None:
+    target = TARGETS[launcher]
+    say(f"building the image {name(launcher)} (the first time this takes {TAKES[target]})")
+    tags = [name(launcher), f"{repository(launcher)}:latest"]
+    process = subprocess.Popen(
+        [str(PROJECT / "docker" / "build_image.sh"), target, *tags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    try:
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if (news := progress(line)) is not None:
+                say(f"  {news}")
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+    if process.returncode != 0:
+        raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
+
+
+def progress(line: str) -> str | None:
+    """What a line of the build's output tells a person: a new step, or how far Horovod is."""
+    step = re.match(r"#\d+ \[([a-z-]+ +\d+/\d+)\]", line)
+    if step:
+        return " ".join(step[1].split())
+    horovod = re.match(r"#\d+ [\d.]+ build_horovod: (.+)", line)
+    return f"horovod: {horovod[1]}" if horovod else None

@@ -1,0 +1,1 @@
+"""Engine `existing`: hosts that are already there."""

@@ -1,0 +1,1 @@
+"""What compose/gpu.yml runs beside and inside its nodes."""

@@ -1,0 +1,119 @@
+"""What the NVIDIA driver says of GPUs, through NVML: the only door to it (package nvidia-ml-py).
+
+Every figure is asked for by itself, and what a GPU or its driver does not have stays empty: laptops have no NVLink,
+older drivers count no PCIe bytes, and neither is worth a run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from cluster.spec.records import GpuReading
+
+ALL_LINKS = 2**32 - 1
+"""As a field's scope: the sum over all NVLinks of a GPU."""
+KIB, KB = 1024, 1000
+VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Where in the library's union a value of each type is, in the order of its types."""
+UNSIGNED_INT = VALUES.index("uiVal")
+TURN = 2**32
+"""After so many, a counter of that type is at 0 again. (More than one turn between two readings nobody can see.)"""
+
+
+class Nvml:
+    """`library` is pynvml, or what has its interface."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._seen: dict[tuple[int, Any], int] = {}
+        library.nvmlInit()
+
+    def close(self) -> None:
+        self._library.nvmlShutdown()
+
+    def count(self) -> int:
+        return int(self._library.nvmlDeviceGetCount())
+
+    def read(self, index: int) -> GpuReading:
+        """By the number that nvidia-smi gives it."""
+        nvml = self._library
+        try:
+            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+        except nvml.NVMLError:
+            return GpuReading()
+        sent = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
+        received = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
+        counts = sent is not None and received is not None
+        return GpuReading(
+            utilisation_percent=self._attribute("nvmlDeviceGetUtilizationRates", gpu, "gpu"),
+            memory_bytes=self._attribute("nvmlDeviceGetMemoryInfo", gpu, "used"),
+            pcie_sent_bytes=sent,
+            pcie_received_bytes=received,
+            # Each takes 20 ms to answer: only where there is nothing better.
+            pcie_sent_rate=None if counts else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES),
+            pcie_received_rate=None
+            if counts
+            else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_RX_BYTES),
+            nvlink_sent_bytes=self._nvlink(index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
+            nvlink_received_bytes=self._nvlink(
+                index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+            ),
+        )
+
+    def _attribute(self, function: str, gpu: Any, name: str) -> int | None:
+        try:
+            return int(getattr(getattr(self._library, function)(gpu), name))
+        except self._library.NVMLError:
+            return None
+
+    def _pcie_rate(self, gpu: Any, way: int) -> int | None:
+        try:
+            return int(self._library.nvmlDeviceGetPcieThroughput(gpu, way)) * KB
+        except self._library.NVMLError:
+            return None
+
+    def _nvlink(self, index: int, gpu: Any, field: int) -> int | None:
+        count = self._count(index, gpu, (field, ALL_LINKS))
+        return None if count is None else count * KIB
+
+    def _count(self, index: int, gpu: Any, field: int | tuple[int, int]) -> int | None:
+        """A counter of 32 bits is followed over its turns."""
+        found = self._field(gpu, field)
+        if found is None or found.valueType != UNSIGNED_INT:
+            return None if found is None else _value(found)
+        seen = self._seen.get((index, field), 0)
+        self._seen[index, field] = seen + (_value(found) - seen) % TURN
+        return self._seen[index, field]
+
+    def _field(self, gpu: Any, field: int | tuple[int, int]) -> Any:
+        """A field has an error of its own; a driver that knows no fields at all has one for the call."""
+        try:
+            (found,) = self._library.nvmlDeviceGetFieldValues(gpu, [field])
+        except self._library.NVMLError:
+            return None
+        return found if found.nvmlReturn == self._library.NVML_SUCCESS else None
+
+
+def _value(found: Any) -> int:
+    return int(getattr(found.value, VALUES[found.valueType]))
+
+
+def open_nvml() -> Nvml | None:
+    """None where there is no driver, or no library to ask it with."""
+    library = _find_library()
+    if library is None:
+        return None
+    try:
+        return Nvml(library)
+    except library.NVMLError:
+        return None
+
+
+def _find_library() -> Any:
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")  # at once: no driver, no library
+        import pynvml
+    except (OSError, ImportError):
+        return None
+    return pynvml

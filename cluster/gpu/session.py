@@ -1,0 +1,78 @@
+"""Where compose/gpu.yml's containers find the run of this `up`: python -m cluster.gpu.session [open].
+
+    runs/.gpu                   the name of the session that was opened last
+    runs/<session>/gpu.json     which profile was planned, the name of its run, and which GPUs are its nodes'
+
+`open` makes the session, before anything else starts, and hands it to the user that all others are; without it, the
+run's folder is printed. Standard library only: it is on every node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cluster.spec.run_folder import RunFolder, new_session, write_json
+
+RUNS = Path("/runs")
+POINTER = ".gpu"
+PLAN = "gpu.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    profile: str
+    run: str
+    gpu_ids: tuple[int, ...]
+    """By rank; all of them where one process has them all. Empty on the CPU."""
+    first_rank: int = 0
+    """Of the nodes that this host has."""
+    nodes_here: int = 1
+
+
+def open_session(runs: Path, owner: str) -> Path:
+    """A new one, which the given UID:GID owns; nobody has planned anything in it yet."""
+    session = new_session(runs)
+    user, _, group = owner.partition(":")
+    os.chown(session, int(user), int(group or user))
+    (runs / POINTER).write_text(session.name + "\n")
+    return session
+
+
+def current_session(runs: Path) -> Path:
+    return runs / (runs / POINTER).read_text().strip()
+
+
+def write_plan(session: Path, plan: Plan) -> None:
+    write_json(session / PLAN, asdict(plan))
+
+
+def read_plan(session: Path) -> Plan | None:
+    """None while nobody has planned."""
+    try:
+        document = json.loads((session / PLAN).read_text())
+    except FileNotFoundError:
+        return None
+    return Plan(**{**document, "gpu_ids": tuple(document["gpu_ids"])})
+
+
+def planned_run(session: Path) -> RunFolder:
+    plan = read_plan(session)
+    if plan is None:
+        raise SystemExit(f"gpu: nothing is planned in {session}")
+    return RunFolder(session / plan.run)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["open"]:
+        print(open_session(RUNS, os.environ.get("GRADWIRE_USER") or "1000:1000").name)
+    else:
+        print(planned_run(current_session(RUNS)).path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

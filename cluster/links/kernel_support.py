@@ -1,0 +1,62 @@
+"""What this kernel can do for links: every part is really tried, in a namespace that is thrown away."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+
+from cluster.engine import EngineUnavailable
+from cluster.links.tc import INGRESS_DEVICE
+from cluster.spec.links import Link
+
+MODULES = {
+    "sch_tbf": "tc qdisc add dev lo root tbf rate 1mbit burst 4000 limit 8000",
+    "ifb": f"ip link add {INGRESS_DEVICE} type ifb && ip link set {INGRESS_DEVICE} up",
+    "sch_ingress": "tc qdisc add dev lo handle ffff: ingress",
+    "cls_u32": "tc filter add dev lo parent ffff: protocol all prio 1 u32 match u32 0 0 flowid :1",
+    "act_mirred": "tc filter add dev lo parent ffff: protocol all prio 2 u32 match u32 0 0"
+    f" action mirred egress redirect dev {INGRESS_DEVICE}",
+    "sch_netem": "tc qdisc replace dev lo root netem delay 1ms",
+}
+"""Kernel module -> what only works with it."""
+FOR_RATES = tuple(name for name in MODULES if name != "sch_netem")
+
+
+def trial_script() -> str:
+    """For sh, with CAP_NET_ADMIN in a fresh network namespace: prints the modules that work."""
+    path = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up"
+    return "; ".join([path, *(f"{{ {tried}; }} && echo {name}" for name, tried in MODULES.items())])
+
+
+def try_modules(in_fresh_namespace: list[str]) -> set[str]:
+    """The modules that work where this command runs what follows it."""
+    command = [*in_fresh_namespace, "sh", "-c", trial_script()]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    return set(answer.stdout.split()) & set(MODULES)
+
+
+def check(links: Iterable[Link], modules: set[str]) -> None:
+    """EngineUnavailable where links are asked for that this kernel cannot make."""
+    for link in links:
+        needed = (*FOR_RATES, "sch_netem") if link.needs_netem else FOR_RATES
+        missing = [name for name in needed if name not in modules]
+        if missing == ["sch_netem"]:
+            raise EngineUnavailable(
+                f"link {link}: delay and loss need the kernel module sch_netem (netem), which this"
+                " machine has not; a rate alone works"
+            )
+        if missing:
+            raise EngineUnavailable(
+                f"link {link}: this machine's kernel has no {', '.join(missing)}, without which no"
+                " link can be shaped"
+            )
+
+
+def describe(modules: set[str]) -> str:
+    """For --doctor."""
+    missing = [name for name in FOR_RATES if name not in modules]
+    if missing:
+        raise EngineUnavailable(f"this kernel has no {', '.join(missing)}: links cannot be shaped")
+    if "sch_netem" in modules:
+        return "rate, delay and loss"
+    return "rate; no delay or loss (the kernel has no sch_netem)"

@@ -1,0 +1,185 @@
+"""On a node, before its worker starts: shape the link, and verify that it is what was asked for.
+
+A throttle that could not be applied, or does not measure what was asked, is an error, with the command
+or the figures; the worker is then never started. In a container this is a program of its own:
+
+    python -m cluster.links.setup 20mbit node2 reference
+
+It prints its findings as one line of JSON and opens the worker's gate (cluster/links/gate.py).
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cluster.links import gate as link_gate
+from cluster.links import rate_probe as link_meter
+from cluster.links import tc as shaping
+from cluster.spec.links import Link, parse_link
+from cluster.spec.records import LINK_STATISTICS
+
+MOST_OFF = 0.03
+"""A link that is further off than this stops the run."""
+GOOD = 0.01
+ATTEMPTS = 4
+PAUSE_S = 0.2
+DELAY_OFF, DELAY_OFF_S = 0.05, 0.0005
+USUAL_HZ = 250
+STATISTICS = ["tc", "-s", "-j", "qdisc", "show"]
+
+
+class LinkFailed(Exception):
+    """The link is not what was asked for; the message is one line. Carries what was found."""
+
+    def __init__(self, message: str, findings: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+def set_up(link: Link, node: str, reference: str) -> dict[str, Any]:
+    """Shape, verify; the node's entry in the summary's `links`. LinkFailed where it is not to be had."""
+    hz = read_hz()
+    for command in shaping.rate_commands(link, hz):
+        run(command)
+    try:
+        findings = verify_rate(link, node, reference, hz)
+        plain_s = link_meter.measure_round_trip_s(reference) if link.delay_s else 0.0
+        for command in shaping.netem_commands(link):
+            run(command)
+        if link.delay_s:
+            there_and_back_s = link_meter.measure_round_trip_s(reference)
+            findings["delay_ms"] = round((there_and_back_s - plain_s) / 2 * 1000, 3)
+    except OSError as error:
+        raise LinkFailed(f"the link of {node} ({link}) could not be measured: {error}") from error
+    complaint = complain(link, findings)
+    if complaint:
+        raise LinkFailed(f"the link of {node} {complaint}", findings)
+    return findings
+
+
+def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any]:
+    """Both directions, one after the other: acknowledgements would take a share of each other's link."""
+    burst_bytes, queue_bytes = shaping.burst_bytes(link, hz), shaping.queue_bytes(link, hz)
+    course = link_meter.Course(link.rate_bit, burst_bytes, queue_bytes)
+    sent, received = (
+        measure_well(partial(measure, reference), course)
+        for measure in (link_meter.measure_sent, link_meter.measure_received)
+    )
+    worst = max((rate / link.rate_bit - 1 for rate in (sent[0], received[0])), key=abs)
+    return {
+        "node": node,
+        "asked": str(link),
+        "asked_mbit": link.rate_mbit,
+        "sent_mbit": round(sent[0] / 1e6, 5),
+        "received_mbit": round(received[0] / 1e6, 5),
+        "error": round(worst, 5),
+        "delay_ms": None,
+        "attempts": max(sent[1], received[1]),
+        "burst_bytes": burst_bytes,
+    }
+
+
+def measure_well(
+    measure: Callable[[link_meter.Course], float], course: link_meter.Course
+) -> tuple[float, int]:
+    """The rate that is nearest to the one asked for, and after how many attempts.
+
+    A busy machine spoils a measurement, mostly towards too little; so one that is not good is made
+    again, after a pause and longer. A link that is wrong stays wrong in all of them.
+    """
+    rates: list[float] = []
+    for attempt in range(1, ATTEMPTS + 1):
+        rates.append(measure(dataclasses.replace(course, longer=attempt)))
+        nearest = min(rates, key=lambda rate_bit: abs(rate_bit - course.rate_bit))
+        if abs(nearest / course.rate_bit - 1) <= GOOD:
+            break
+        time.sleep(PAUSE_S * attempt)
+    return nearest, attempt
+
+
+def complain(link: Link, findings: dict[str, Any]) -> str | None:
+    """What is wrong with the link, for a sentence that begins with "the link of node2"."""
+    if not abs(findings["error"]) <= MOST_OFF:
+        return (
+            f"measures {findings['sent_mbit']:.4g} Mbit/s sent and"
+            f" {findings['received_mbit']:.4g} Mbit/s received instead of {link.rate_mbit:g}:"
+            f" more than {MOST_OFF:.0%} off, so nothing was trained on it"
+        )
+    if link.delay_s:
+        off_s = abs(findings["delay_ms"] / 1000 - link.delay_s)
+        if off_s > max(DELAY_OFF * link.delay_s, DELAY_OFF_S):
+            return f"delays by {findings['delay_ms']} ms instead of {link.delay_s * 1000:g} ms"
+    return None
+
+
+def read_statistics(node: str) -> dict[str, Any]:
+    """What the two buckets of this namespace dropped and held back so far; needs no privilege."""
+    return parse_statistics(run(STATISTICS), node)
+
+
+def parse_statistics(text: str | bytes, node: str) -> dict[str, Any]:
+    buckets = {q["dev"]: q for q in json.loads(text) if q.get("root") and q["kind"] == "tbf"}
+    devices = {"sent": shaping.DEVICE, "received": shaping.INGRESS_DEVICE}
+    counts = {}
+    for name in LINK_STATISTICS:
+        direction, _, what = name.partition("_")
+        bucket = buckets.get(devices[direction])
+        counts[name] = bucket[what] if bucket else None
+    return {"node": node, **counts}
+
+
+def run(command: shaping.Command) -> str:
+    """Its output; an error shows the command and what it said."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
+    except OSError as error:
+        raise LinkFailed(f"'{' '.join(command)}' failed: {error}") from error
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise LinkFailed(f"'{' '.join(command)}' failed: {said}")
+    return done.stdout
+
+
+def read_hz() -> int:
+    """Ticks a second of this kernel's clock, from its configuration where one can read it."""
+    for path in (Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")):
+        try:
+            text = (gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes())
+        except OSError:
+            continue
+        found = re.search(rb"^CONFIG_HZ=(\d+)$", text, re.MULTILINE)
+        if found:
+            return int(found[1])
+    return USUAL_HZ
+
+
+def main(text: str, node: str, reference: str) -> int:
+    try:
+        findings: dict[str, Any] | None = set_up(parse_link(text), node, reference)
+        complaint = None
+        link_gate.open_it()
+    except LinkFailed as failure:
+        findings, complaint = failure.findings, str(failure)
+    link_meter.say_done(reference)
+    print(json.dumps({"findings": findings, "complaint": complaint}), flush=True)
+    return 0 if complaint is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

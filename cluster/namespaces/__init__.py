@@ -1,0 +1,1 @@
+"""Engine `netns`: nodes are Linux network namespaces on one bridge."""

@@ -1,0 +1,175 @@
+"""What a person sees while runs go on: bars on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from cluster.observe.collector import Collector
+from cluster.observe.units import bits_rate
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import Summary
+from cluster.spec.run_folder import RunFolder, node_name
+
+PLAIN_EVERY_S = 2.0
+MOST_BARS = 16
+
+
+class Progress:
+    """Says nothing at all; the two below say more."""
+
+    def say(self, text: str) -> None:
+        """A line for the person, whatever the form."""
+
+    def starting(self, experiment: Experiment) -> None:
+        """The nodes are about to be raised."""
+        nodes = "node" if experiment.nodes == 1 else "nodes"
+        self.say(f"starting {experiment.nodes} {nodes} ({experiment.engine})")
+
+    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
+        """The nodes are up and this run starts on them."""
+
+    def event(self, rank: int, event: dict[str, Any]) -> None:
+        """A worker wrote this."""
+
+    def tick(self) -> None:
+        """Called some twenty times a second while a run lasts."""
+
+    def end(self, summary: Summary) -> None:
+        """The run is over."""
+
+
+class PlainProgress(Progress):
+    """A line per epoch, at most one every two seconds."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
+        self._experiment = experiment
+        self._last = time.monotonic()
+        self._loss: float | None = None
+        self._began: dict[int, tuple[float, int]] = {}
+        self._rates: dict[int, float] = {}
+        self.say(
+            f"{folder.name}: training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
+        )
+
+    def event(self, rank: int, event: dict[str, Any]) -> None:
+        if event["event"] == "phase":
+            self._count(rank, event)
+        if rank != 0:
+            return
+        if event["event"] == "step":
+            self._loss = event["loss"]
+        elif event["event"] == "epoch":
+            last = event["epoch"] == self._experiment.epochs
+            if last or time.monotonic() - self._last >= PLAIN_EVERY_S:
+                self._last = time.monotonic()
+                self.say(
+                    f"  epoch {event['epoch']}/{self._experiment.epochs}"
+                    f"  loss {_loss(self._loss)}{_accuracy(event['accuracy'])}"
+                    f"  traffic {bits_rate(sum(self._rates.values()))}"
+                )
+
+    def _count(self, rank: int, border: dict[str, Any]) -> None:
+        """What a node sent a second in the training of an epoch: at its end, evaluated, it sends nothing."""
+        t, sent = border["t"], border["counters"][0]
+        began_t, began_sent = self._began.pop(rank, (t, sent))
+        if t > began_t:
+            self._rates[rank] = (sent - began_sent) / (t - began_t)
+        if border["phase"] == "train":
+            self._began[rank] = t, sent
+
+    def end(self, summary: Summary) -> None:
+        if summary.status != "completed":
+            self.say(f"{summary.run}: {summary.status}: {summary.error}")
+
+
+class BarProgress(Progress):
+    """One bar per worker with epoch, loss and current traffic, drawn by rich."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._bars: Any = None
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        self._collector = collector
+        self._experiment = experiment
+        self._drawn = time.monotonic()
+        self._latest: dict[int, dict[str, Any]] = {}
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("steps  epoch {task.fields[epoch]}  loss {task.fields[loss]}"),
+            TextColumn("{task.fields[rate]}", justify="right"),
+            TimeElapsedColumn(),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+        )
+        steps = experiment.steps_per_epoch * experiment.epochs
+        for rank in range(min(experiment.workers, MOST_BARS)):
+            self._bars.add_task(node_name(rank), total=steps, epoch="-", loss="-", rate="")
+        if experiment.workers > MOST_BARS:
+            self.say(f"{folder.name}: showing {MOST_BARS} of {experiment.workers} workers")
+        else:
+            self.say(f"{folder.name}:")
+        self._bars.start()
+
+    def event(self, rank: int, event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            self._latest[rank] = event
+
+    def tick(self) -> None:
+        if self._bars is None or time.monotonic() - self._drawn < 0.2:
+            return
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        rates = self._collector.sent_rates()
+        for rank, event in self._latest.items():
+            if rank < MOST_BARS:
+                self._bars.update(
+                    rank,
+                    completed=event["step"],
+                    epoch=f"{event['epoch']}/{self._experiment.epochs}",
+                    loss=_loss(event["loss"]),
+                    rate=bits_rate(rates.get(rank, 0.0)),
+                )
+        self._bars.refresh()
+
+    def end(self, summary: Summary) -> None:
+        if self._bars is not None:
+            self._draw()
+            self._bars.stop()
+            self._bars = None
+        if summary.status != "completed":
+            self.say(f"{summary.run}: {summary.status}: {summary.error}")
+
+
+def _accuracy(value: float | None) -> str:
+    """A model that only pretends has none."""
+    return "" if value is None else f"  accuracy {value:.2%}"
+
+
+def _loss(value: float | None) -> str:
+    """A run that diverges has none."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def choose_progress(quiet: bool) -> Progress:
+    if quiet:
+        return Progress()
+    return BarProgress() if sys.stderr.isatty() else PlainProgress()

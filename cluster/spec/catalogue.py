@@ -1,0 +1,139 @@
+"""What can be trained: data sets, models and workloads, by name. Standard library only.
+
+workloads/data/datasets.py has the data sets' files, workloads/models/networks.py the networks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+IMAGES_28 = "images of 1 x 28 x 28"
+IMAGES_32 = "images of 3 x 32 x 32"
+SENTENCES = "pairs of sentences"
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    summary: str
+    gives: str
+    train_size: int
+    test_size: int
+
+
+DATASETS = {
+    "mnist": DataFacts("handwritten digits, 10 classes", IMAGES_28, 60_000, 10_000),
+    "fashion-mnist": DataFacts("pieces of clothing, 10 classes", IMAGES_28, 60_000, 10_000),
+    "cifar10": DataFacts("small photographs, 10 classes", IMAGES_32, 50_000, 10_000),
+    "rte": DataFacts("does one sentence follow from another? 2 classes", SENTENCES, 2_490, 277),
+    "none": DataFacts("nothing, for models that only pretend", NOTHING, 10**9, 0),
+}
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    summary: str
+    takes: str
+    parameters: int
+    """That are trained, and hence exchanged."""
+    weights: str | None = None
+    """The pretrained weights it starts from, by the name of their files."""
+    has_buffers: bool = False
+    """Numbers beside the parameters that workers may come to differ in: batch norm's statistics."""
+
+
+MODELS = {
+    "mnist-cnn": ModelFacts("two convolutions and two dense layers", IMAGES_28, 21_840),
+    "mnist-bn": ModelFacts(
+        "the same with batch norm, whose statistics are buffers",
+        IMAGES_28,
+        21_900,
+        has_buffers=True,
+    ),
+    "vgg11": ModelFacts(
+        "VGG-11 for CIFAR-10: torchvision's vgg11_bn with one dense layer",
+        IMAGES_32,
+        9_231_114,
+        has_buffers=True,
+    ),
+    "resnet18": ModelFacts(
+        "ResNet-18 for CIFAR-10: torchvision's, with a first convolution of 3 x 3 and no pooling"
+        " after it",
+        IMAGES_32,
+        11_173_962,
+        has_buffers=True,
+    ),
+    "bert-minilm": ModelFacts(
+        "BERT sequence classification, 6 layers of 384, from all-MiniLM-L6-v2",
+        SENTENCES,
+        22_713_986,
+        weights="bert-minilm",
+    ),
+    "bert-base-cased": ModelFacts(
+        "the same, 12 layers of 768, from bert-base-cased; its weights need internet, or --data-dir",
+        SENTENCES,
+        108_311_810,
+        weights="bert-base-cased",
+    ),
+}
+
+CIFAR_COURSE = {
+    "dataset": "cifar10",
+    "global_batch_size": 256,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "augment": True,
+    "train_size": 50_000,
+    "epochs": 1,
+}
+"""The set-up that many a course begins with."""
+
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "mnist": {"model": "mnist-cnn", "dataset": "mnist"},
+    "fashion-mnist": {"model": "mnist-cnn", "dataset": "fashion-mnist"},
+    "vgg11-cifar10": {"model": "vgg11", **CIFAR_COURSE},
+    "resnet18-cifar10": {"model": "resnet18", **CIFAR_COURSE},
+    "bert-rte": {
+        "model": ("bert-base-cased", "bert-minilm"),
+        "dataset": "rte",
+        "batch_size": 16,
+        "optimizer": "adamw",
+        "lr": 2e-5,
+        "weight_decay": 0.0,
+        "train_size": 2_490,
+        "epochs": 3,
+    },
+}
+"""A model, its data and how it is usually trained: knobs that flags beside --workload replace.
+
+Of several models the first whose pretrained weights can be had is taken; the last can be had anywhere.
+"""
+
+
+def fitting(model: str) -> list[str]:
+    """The data sets that a model takes."""
+    return [name for name, facts in DATASETS.items() if facts.gives == MODELS[model].takes]
+
+
+EVEN = 1_000_000
+"""The largest ALPHA: shards are alike long before it."""
+
+
+def parse_partition(text: str) -> tuple[str, float]:
+    """iid, label or dirichlet:ALPHA; ValueError, in one line, for anything else."""
+    kind, colon, number = text.partition(":")
+    if text in ("iid", "label"):
+        return text, math.inf if text == "iid" else 0.0
+    try:
+        alpha = float(number) if kind == "dirichlet" and colon else math.nan
+    except ValueError:
+        alpha = math.nan
+    if math.isnan(alpha):
+        raise ValueError("there is: iid, label, dirichlet:ALPHA, such as dirichlet:0.5")
+    if not 0 < alpha <= EVEN:
+        raise ValueError(f"ALPHA must be above 0 and at most {EVEN:,}, not {number}")
+    return kind, alpha

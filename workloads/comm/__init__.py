@@ -1,0 +1,1 @@
+"""How workers exchange tensors: rendezvous, messages, buckets, codecs."""

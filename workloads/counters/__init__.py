@@ -1,0 +1,1 @@
+"""What a worker reads of its own node: interfaces, TCP connections, memory."""

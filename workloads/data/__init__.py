@@ -1,0 +1,1 @@
+"""Data sets: files, readers, shards and batches."""

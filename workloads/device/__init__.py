@@ -1,0 +1,1 @@
+"""Where a worker computes, and how its time is measured."""

@@ -1,0 +1,134 @@
+"""What the driver keeps for workers on hosts it shares no disk with: they fetch code, spec and data, and bring events.
+
+A small HTTP server. Nobody gets or leaves anything without its key, which is part of every address.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import threading
+import zipfile
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from cluster.spec.catalogue import MODELS
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder
+from workloads.data.datasets import folder_of
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cluster", "workloads")
+PIECE_BYTES = 1 << 20
+
+
+def zipped_code() -> bytes:
+    """Our modules, as a zip that Python can import from."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for file in sorted((PROJECT / package).rglob("*.py")):
+                archive.write(file, file.relative_to(PROJECT))
+    return buffer.getvalue()
+
+
+def data_files(spec: Experiment, root: Path) -> dict[str, Path]:
+    """What a run reads, as SET/FILE -> where it lies: its data set, and weights to start from."""
+    weights = MODELS[spec.model].weights if spec.model in MODELS else None
+    sets = [name for name in (spec.dataset, weights) if name and name != "none"]
+    return {
+        f"{name}/{file.name}": file
+        for name in sets
+        for file in sorted(folder_of(name, root).iterdir())
+        if file.is_file()
+    }
+
+
+class Depot:
+    """A context manager; `run` and `data` are what workers are given at the moment."""
+
+    def __init__(self, host: str) -> None:
+        self.code = zipped_code()
+        self.run: RunFolder | None = None
+        self.data: Path | None = None
+        self._key = secrets.token_urlsafe(16)
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("", 0), self._handler())
+        self.url = f"http://{host}:{self._server.server_port}/{self._key}"
+
+    def __enter__(self) -> Depot:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _get(self, path: str) -> bytes | Path | None:
+        """What lies there."""
+        kind, _, name = path.partition("/")
+        if kind == "code":
+            return self.code
+        if self.run is None or self.data is None:
+            return None
+        if kind == "spec":
+            return self.run.spec
+        if kind == "data":
+            files = data_files(self.run.read_experiment(), self.data)
+            return files.get(name) if name else json.dumps(list(files)).encode()
+        return None
+
+    def _put(self, path: str, body: bytes) -> bool:
+        if self.run is None:
+            return False
+        kind, _, node = path.partition("/")
+        if kind == "events" and node.isalnum():
+            with self._lock, self.run.events_of(node).open("ab") as file:
+                file.write(body)
+        elif kind == "model":
+            self.run.model.write_bytes(body)
+        else:
+            return False
+        return True
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        return type("Handler", (_Handler,), {"key": self._key, "get": self._get, "put": self._put})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    key: str
+    get: Callable[[str], bytes | Path | None]
+    put: Callable[[str, bytes], bool]
+
+    def do_GET(self) -> None:
+        found = self._asked(type(self).get)
+        if isinstance(found, Path):
+            self._answer(200, found.stat().st_size)
+            with found.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    self.wfile.write(piece)
+        elif found is None:
+            self._answer(404, 0)
+        else:
+            self._answer(200, len(found))
+            self.wfile.write(found)
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200 if self._asked(type(self).put, body) else 404, 0)
+
+    def _asked(self, what: Callable[..., Any], *more: Any) -> Any:
+        """For the path behind the key; nothing with another key."""
+        key, _, path = self.path.lstrip("/").partition("/")
+        return what(path, *more) if secrets.compare_digest(key, self.key) else None
+
+    def _answer(self, status: int, length: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not a word for each request."""

@@ -1,0 +1,161 @@
+"""BERT for sequence classification, in plain torch: a node needs no transformers library.
+
+Its tensors have the names and shapes of transformers' BertForSequenceClassification, so that pretrained
+weights load into it. Without dropout: random masks would make N workers differ from one worker with N times
+the batch, and that equality is how we know the exchange right.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.data.datasets import DataError
+
+
+@dataclass(frozen=True)
+class Size:
+    vocabulary: int = 30_522
+    hidden: int = 384
+    inner: int = 1_536
+    layers: int = 6
+    heads: int = 12
+    positions: int = 512
+
+
+MINILM = Size()
+BASE_CASED = Size(vocabulary=28_996, hidden=768, inner=3_072, layers=12)
+
+SPREAD = 0.02
+"""Standard deviation of what is drawn anew; the pretrained networks began so too."""
+
+
+class Bert(nn.Module):
+    """Takes n x 2 x length numbers: tokens (0 is padding), and which of two sentences each is of."""
+
+    def __init__(self, size: Size, classes: int = 2) -> None:
+        super().__init__()
+        self.heads = size.heads
+        self.bert: Any = nn.ModuleDict(
+            {
+                "embeddings": nn.ModuleDict(
+                    {
+                        "word_embeddings": nn.Embedding(size.vocabulary, size.hidden),
+                        "position_embeddings": nn.Embedding(size.positions, size.hidden),
+                        "token_type_embeddings": nn.Embedding(2, size.hidden),
+                        "LayerNorm": _norm(size),
+                    }
+                ),
+                "encoder": nn.ModuleDict(
+                    {"layer": nn.ModuleList(_layer(size) for _ in range(size.layers))}
+                ),
+                "pooler": nn.ModuleDict({"dense": nn.Linear(size.hidden, size.hidden)}),
+            }
+        )
+        self.classifier = nn.Linear(size.hidden, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=SPREAD)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        tokens, sentences = inputs[:, 0], inputs[:, 1]
+        parts = self.bert["embeddings"]
+        x = parts["word_embeddings"](tokens) + parts["token_type_embeddings"](sentences)
+        x = x + parts["position_embeddings"].weight[: tokens.shape[1]]
+        x = parts["LayerNorm"](x)
+        seen = (tokens != 0)[:, None, None, :]
+        for layer in self.bert["encoder"]["layer"]:
+            x = self._apply_layer(layer, x, seen)
+        first = torch.tanh(self.bert["pooler"]["dense"](x[:, 0]))
+        scores: Tensor = self.classifier(first)
+        return scores
+
+    def _apply_layer(self, layer: Any, x: Tensor, seen: Tensor) -> Tensor:
+        attention, inner, output = layer["attention"], layer["intermediate"], layer["output"]
+        query, key, value = (
+            attention["self"][name](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        mixed = attention["output"]["dense"](mixed.transpose(1, 2).flatten(2))
+        x = attention["output"]["LayerNorm"](mixed + x)
+        wide = functional.gelu(inner["dense"](x))
+        after: Tensor = output["LayerNorm"](output["dense"](wide) + x)
+        return after
+
+
+def _norm(size: Size) -> nn.LayerNorm:
+    return nn.LayerNorm(size.hidden, eps=1e-12)
+
+
+def _layer(size: Size) -> nn.ModuleDict:
+    def dense(before: int, after: int) -> nn.Linear:
+        return nn.Linear(before, after)
+
+    square = {name: dense(size.hidden, size.hidden) for name in ("query", "key", "value")}
+    return nn.ModuleDict(
+        {
+            "attention": nn.ModuleDict(
+                {
+                    "self": nn.ModuleDict(square),
+                    "output": nn.ModuleDict(
+                        {"dense": dense(size.hidden, size.hidden), "LayerNorm": _norm(size)}
+                    ),
+                }
+            ),
+            "intermediate": nn.ModuleDict({"dense": dense(size.hidden, size.inner)}),
+            "output": nn.ModuleDict(
+                {"dense": dense(size.inner, size.hidden), "LayerNorm": _norm(size)}
+            ),
+        }
+    )
+
+
+def load_pretrained(model: Bert, path: Path) -> None:
+    """All but the classifier, which is drawn anew; every tensor must be there, in the right shape."""
+    found = {_own_name(name): tensor for name, tensor in read_tensors(path).items()}
+    own = {name: tensor for name, tensor in model.state_dict().items() if "classifier" not in name}
+    for name, tensor in own.items():
+        if name not in found or found[name].shape != tensor.shape:
+            raise DataError(f"{path} has no {name} of shape {tuple(tensor.shape)}")
+        tensor.copy_(found[name])
+
+
+def _own_name(name: str) -> str:
+    """Files differ in whether names begin with the network's, and the oldest call a norm's numbers otherwise."""
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+    name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+    return f"bert.{name.removeprefix('bert.')}"
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The float32 tensors of a safetensors file: the size of a JSON header, the header, the numbers."""
+    try:
+        with open(path, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(size))
+        numbers = torch.from_file(
+            str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8
+        )[8 + size :]
+    except (OSError, struct.error, ValueError, MemoryError) as error:
+        raise DataError(f"{path} cannot be read as a safetensors file: {error}") from error
+    return {
+        name: _tensor(numbers, entry)
+        for name, entry in header.items()
+        if entry.get("dtype") == "F32"
+    }
+
+
+def _tensor(numbers: Tensor, entry: dict[str, list[int]]) -> Tensor:
+    begin, end = entry["data_offsets"]
+    # A copy: the mapping need not be aligned as floats are.
+    return numbers[begin:end].clone().view(torch.float32).view(entry["shape"])

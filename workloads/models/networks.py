@@ -1,0 +1,75 @@
+"""The networks, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cluster.spec import catalogue, synthetic
+from workloads.data.datasets import folder_of
+from workloads.models.bert import BASE_CASED, MINILM, Bert, load_pretrained
+from workloads.models.synthetic import SyntheticNet
+from workloads.models.vision import ResNet18, Vgg11
+
+
+class MnistNet(nn.Module):
+    """Two convolutions and two dense layers: 21,840 parameters, 87,360 bytes on the wire.
+
+    The network of Horovod's MNIST example, without its dropout: random masks would make N workers
+    differ from one worker with N times the batch, and that equality is how we know the exchange right.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1: nn.Module = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2: nn.Module = nn.Conv2d(10, 20, kernel_size=5)
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = functional.relu(functional.max_pool2d(self.conv1(images), 2))
+        x = functional.relu(functional.max_pool2d(self.conv2(x), 2))
+        x = functional.relu(self.fc1(x.flatten(1)))
+        scores: Tensor = self.fc2(x)
+        return scores
+
+
+class MnistBatchNorm(MnistNet):
+    """With batch norm after each convolution: its running statistics are buffers, not parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Sequential(self.conv1, nn.BatchNorm2d(10))
+        self.conv2 = nn.Sequential(self.conv2, nn.BatchNorm2d(20))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mnist-cnn": MnistNet,
+    "mnist-bn": MnistBatchNorm,
+    "vgg11": Vgg11,
+    "resnet18": ResNet18,
+    "bert-minilm": lambda: Bert(MINILM),
+    "bert-base-cased": lambda: Bert(BASE_CASED),
+}
+
+
+def make_model(name: str, seed: int, data_folder: Path | None = None) -> nn.Module:
+    """The same weights on every worker, so nothing is broadcast: drawn from the seed, or pretrained."""
+    torch.manual_seed(seed)
+    if name.startswith(synthetic.PREFIX):
+        return SyntheticNet(synthetic.parse(name))
+    model = MODELS[name]()
+    weights = weights_of(name)
+    if weights is not None and isinstance(model, Bert):
+        assert data_folder is not None
+        load_pretrained(model, folder_of(weights, data_folder) / "model.safetensors")
+    return model
+
+
+def weights_of(name: str) -> str | None:
+    """The pretrained weights that a model starts from, by the name of their files."""
+    return catalogue.MODELS[name].weights if name in catalogue.MODELS else None
