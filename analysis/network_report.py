@@ -27,7 +27,7 @@ from analysis.report.figures import present
 from analysis.report.page import Section, render
 from analysis.report.print_tables import print_tables
 from analysis.report.sections import SECTIONS
-from analysis.tables.load import KNOBS, load_runs
+from analysis.tables.load import OPTIONS, load_runs
 from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
@@ -44,7 +44,7 @@ def make_sections(report: Report) -> list[Section]:
 def write_report(report: Report, output: Path, refresh_s: int | None = None) -> list[str]:
     """What was written, below `output`; an earlier report's tables go."""
     sections = make_sections(report)
-    unused = [knob for knob in KNOBS if report.runs.table[knob].isna().all()]
+    unused = [option for option in OPTIONS if report.runs.table[option].isna().all()]
     tables = {"runs": report.runs.table.drop(columns=unused)}
     for section in sections:
         tables |= {name: table for name, table in section.tables.items() if not table.empty}

@@ -54,10 +54,10 @@ def check_memory(total_bytes: int | None, available_bytes: int) -> None:
 
 def refuse_limits(experiment: Experiment, way_out: str) -> None:
     """For nodes that are there already."""
-    for knob in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
-        if getattr(experiment, knob) is not None:
+    for option in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
+        if getattr(experiment, option) is not None:
             raise SpecError(
-                f"{knob} does not apply to nodes that ./measure.sh does not make; {way_out}"
+                f"{option} does not apply to nodes that ./measure.sh does not make; {way_out}"
             )
 
 
@@ -67,12 +67,12 @@ class ClusterPlan:
 
     name: str
     nodes: int
-    attendants: tuple[str, ...]
+    auxiliary_services: tuple[str, ...]
     """Names of further nodes, whose ranks follow."""
     cpus: dict[int, float]
     """By rank, where they are limited."""
     memory_bytes: int | None
-    """Of each node (but the attendants), where it is limited."""
+    """Of each node (but the auxiliary_services), where it is limited."""
     links: dict[int, Link]
     """By rank, where they are shaped."""
     runs: tuple[RunFolder, ...]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster import presets, workload
-from cluster.observe.units import knob_text
+from cluster.observe.units import option_text
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.experiment import (
     COMPRESSIONS,
@@ -30,7 +30,7 @@ from cluster.spec.links import NONE
 from cluster.spec.strategies import (
     AVERAGES,
     BUFFERS,
-    EXCHANGE_KNOBS,
+    EXCHANGE_OPTIONS,
     LAUNCHERS,
     REDUCTIONS,
     SCHEDULES,
@@ -125,7 +125,7 @@ def make_parser() -> argparse.ArgumentParser:
     groups["training"].add_argument(
         "--workload",
         metavar="NAME",
-        help="a model, its data and how it is usually trained (below); flags beside it replace its knobs",
+        help="a model, its data and how it is usually trained (below); flags beside it replace its options",
     )
     groups["training"].add_argument(
         "--global-batch-size",
@@ -189,19 +189,19 @@ def make_experiments(
 
 @dataclasses.dataclass
 class Given:
-    """Knobs that were given, by what became of them in the runs of a session."""
+    """Options that were given, by what became of them in the runs of a session."""
 
     turned: set[str] = dataclasses.field(default_factory=set)
     idle: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def take(self, knobs: dict[str, Any]) -> dict[str, Any]:
+    def take(self, options: dict[str, Any]) -> dict[str, Any]:
         """Without those that would do nothing in this run."""
-        model = knobs.get("model", Experiment.model)
-        optimizer = knobs.get("optimizer", Experiment.optimizer)
+        model = options.get("model", Experiment.model)
+        optimizer = options.get("optimizer", Experiment.optimizer)
         found = idle(model, optimizer)
-        turned = {name for name, value in knobs.items() if value != OFF.get(name, ...)}
+        turned = {name for name, value in options.items() if value != OFF.get(name, ...)}
         self.idle |= {name: reason for name, reason in found.items() if name in turned}
-        useful = {name: value for name, value in knobs.items() if name not in found}
+        useful = {name: value for name, value in options.items() if name not in found}
         self.turned |= useful.keys()
         return useful
 
@@ -254,14 +254,14 @@ def _combinations(args: argparse.Namespace, engine: str, given: Given) -> list[E
         if facts.exchanges or alone:
             chosen["local_steps"] = values["local_steps"] or [facts.local_steps]
         else:
-            chosen |= dict.fromkeys((*EXCHANGE_KNOBS, *CLUSTER_OF_SEVERAL))
+            chosen |= dict.fromkeys((*EXCHANGE_OPTIONS, *CLUSTER_OF_SEVERAL))
         names = [name for name, listed in chosen.items() if listed is not None]
         for combination in itertools.product(*(chosen[name] for name in names)):
-            knobs = given.take(dict(zip(names, combination, strict=True)))
+            options = given.take(dict(zip(names, combination, strict=True)))
             count = workers if facts.exchanges or alone else 1
             if whole_batch is not None:
-                knobs["batch_size"] = _share(whole_batch, count)
-            experiment = Experiment(workers=count, strategy=strategy, engine=engine, **knobs)
+                options["batch_size"] = _share(whole_batch, count)
+            experiment = Experiment(workers=count, strategy=strategy, engine=engine, **options)
             experiments[experiment] = None
     return list(experiments)
 
@@ -306,10 +306,10 @@ def _describe_choices() -> str:
     datasets = {name: facts.summary for name, facts in DATASETS.items()}
     workloads = {
         name: ", ".join(
-            f"{knob.replace('_', '-')} {' or, where out of reach, '.join(v) if isinstance(v, tuple) else knob_text(v)}"
-            for knob, v in knobs.items()
+            f"{option.replace('_', '-')} {' or, where out of reach, '.join(v) if isinstance(v, tuple) else option_text(v)}"
+            for option, v in options.items()
         )
-        for name, knobs in WORKLOADS.items()
+        for name, options in WORKLOADS.items()
     }
     tables = {
         "strategies": strategies,

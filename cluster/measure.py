@@ -150,7 +150,7 @@ def choose_engine(
         return EXISTING, spark_engine.check(spark_master, experiments)
     cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
     memory = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
-    containers_only = [f"launcher {e.launcher}" for e in experiments if e.attendants]
+    containers_only = [f"launcher {e.launcher}" for e in experiments if e.auxiliary_services]
     containers_only += ["gpu" for e in experiments if e.gpu]
     if asked == "netns":
         if containers_only:

@@ -1,10 +1,10 @@
 """Presets: published or recommended experiments as data, in workloads/presets/*.toml.
 
-A preset is a list of runs; each names knobs as the flags do, with a value or a list of values. What a
+A preset is a list of runs; each names options as the flags do, with a value or a list of values. What a
 person types beside --preset goes for all of its runs.
 
-Its quick variant (--quick) ends within ten minutes on two cores. Knobs in the table [quick] replace those
-of all runs, knobs in a run's own [runs.quick] those of that run; `quick = false` leaves the run out.
+Its quick variant (--quick) ends within ten minutes on two cores. Options in the table [quick] replace those
+of all runs, options in a run's own [runs.quick] those of that run; `quick = false` leaves the run out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tomllib
 from typing import Any
 
 from cluster import PROJECT
-from cluster.observe.units import knob_text
+from cluster.observe.units import option_text
 from cluster.spec.experiment import SpecError
 
 REPEATED = ("bottleneck", "straggler")
-"""Knobs whose commas list nodes: a list in a preset is the flag, repeated."""
+"""Options whose commas list nodes: a list in a preset is the flag, repeated."""
 FOLDER = PROJECT / "workloads" / "presets"
 
 
@@ -41,14 +41,14 @@ def expand(args: argparse.Namespace) -> list[argparse.Namespace]:
     for run in _runs(args.preset, args.quick):
         unknown = sorted(set(run) - set(vars(args)))
         if unknown:
-            raise SpecError(f"preset {args.preset}: unknown knob {', '.join(unknown)}")
+            raise SpecError(f"preset {args.preset}: unknown option {', '.join(unknown)}")
         texts = {name: _typed(name, value) for name, value in run.items()}
         sets.append(argparse.Namespace(**{**vars(args), **texts, **given}))
     return sets
 
 
 def _runs(name: str, quick: bool) -> list[dict[str, Any]]:
-    """The knobs of each run, in the whole preset or in its quick variant."""
+    """The options of each run, in the whole preset or in its quick variant."""
     preset = _read(name)
     runs = [dict(run) for run in preset["runs"]]
     own = [run.pop("quick", {}) for run in runs]
@@ -68,5 +68,5 @@ def _read(name: str) -> dict[str, Any]:
 
 def _typed(name: str, value: object) -> str | list[str]:
     """As argparse has it when a person typed it; a flag that is repeated is a list."""
-    values = [knob_text(one) for one in (value if isinstance(value, list) else [value])]
+    values = [option_text(one) for one in (value if isinstance(value, list) else [value])]
     return values if name in REPEATED else ",".join(values)

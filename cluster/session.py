@@ -83,7 +83,7 @@ class Session:
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
             nodes=first.nodes,
-            attendants=first.attendants,
+            auxiliary_services=first.auxiliary_services,
             cpus=first.cpus_by_rank,
             memory_bytes=first.memory_per_node,
             links=first.links,
@@ -186,7 +186,7 @@ def watch(
     tails = {
         rank: EventTail(folder.events_of(name))
         for rank, name in enumerate(names)
-        if name in experiment.reporters
+        if name in experiment.event_writers
     }
     ended: set[int] = set()
     errors: dict[int, tuple[float, str]] = {}

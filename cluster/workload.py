@@ -1,11 +1,11 @@
-"""--workload NAME: a model, its data and how it is usually trained; flags beside it replace its knobs."""
+"""--workload NAME: a model, its data and how it is usually trained; flags beside it replace its options."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
 
-from cluster.observe.units import knob_text
+from cluster.observe.units import option_text
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.experiment import SpecError
 
@@ -32,10 +32,10 @@ def expand(args: argparse.Namespace, choose: Choose) -> list[argparse.Namespace]
 def _with(args: argparse.Namespace, name: str, choose: Choose) -> argparse.Namespace:
     if name not in WORKLOADS:
         raise SpecError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
-    given = {knob for knob, value in vars(args).items() if value is not None}
+    given = {option for option, value in vars(args).items() if value is not None}
     usual = {
-        knob: choose(name, value) if isinstance(value, tuple) else knob_text(value)
-        for knob, value in WORKLOADS[name].items()
-        if knob not in given and SAME.get(knob) not in given
+        option: choose(name, value) if isinstance(value, tuple) else option_text(value)
+        for option, value in WORKLOADS[name].items()
+        if option not in given and SAME.get(option) not in given
     }
     return argparse.Namespace(**{**vars(args), **usual})

@@ -44,7 +44,7 @@ def score_consensus(
     correct, loss = _count(model, mine if size else ())
     where = flat.state[0].device
     sums = torch.tensor([correct, loss, distance], dtype=torch.float64, device=where)
-    peers.add_up(sums)
+    peers.all_reduce_sum(sums)
     for tensor, before in zip(flat.state, own, strict=True):
         tensor.copy_(before)
     return Score(
@@ -58,7 +58,7 @@ def take_average(flat: FlatModel, peers: Peers) -> None:
     """Make this worker's model the average of all."""
     if peers.workers > 1:
         for tensor in flat.state:
-            peers.add_up(tensor)
+            peers.all_reduce_sum(tensor)
             tensor.div_(peers.workers)
 
 

@@ -65,7 +65,7 @@ def summarise(
         accuracy_by_worker=_own_accuracies(of_workers),
         consensus_distance=result["consensus_distance"] if result else None,
         curve=_curve(events),
-        bytes=_bytes(phases, experiment, _attendants(experiment, events[0], samples)),
+        bytes=_bytes(phases, experiment, _auxiliary_services(experiment, events[0], samples)),
         per_step=_per_step(experiment, phases, talk, events, hello),
         control=_control(talk),
         peers=_peers(experiment, phases, talk, events, hello),
@@ -130,13 +130,13 @@ def _train_seconds(events: Events) -> list[float]:
     return [end["t"] - start["t"] for start, end in traffic.spans(events, "train")]
 
 
-def _attendants(
+def _auxiliary_services(
     experiment: Experiment, events: Events, samples: Sequence[Sample]
 ) -> dict[str, dict[str, Counters]]:
     """Traffic of the nodes that a launcher adds, in training and in all, as the collector saw it."""
     train = [(start["t"], end["t"]) for start, end in traffic.spans(events, "train")]
     found = {}
-    for name in experiment.attendants:
+    for name in experiment.auxiliary_services:
         of_one = [sample for sample in samples if sample.node == name]
         source = next((s.source for s in of_one), None)  # one of them: all count the same
         readings = [s for s in of_one if s.source == source]
@@ -150,7 +150,7 @@ def _attendants(
 def _bytes(
     phases: Sequence[dict[str, Counters]],
     experiment: Experiment,
-    attendants: dict[str, dict[str, Counters]],
+    auxiliary_services: dict[str, dict[str, Counters]],
 ) -> dict[str, Any]:
     """As the interfaces count them. Sent is the traffic; received is the same again.
 
@@ -173,7 +173,7 @@ def _bytes(
             )
             for rank, node in enumerate(phases)
         ]
-        + [_node_bytes(name, None, name, counted) for name, counted in attendants.items()],
+        + [_node_bytes(name, None, name, counted) for name, counted in auxiliary_services.items()],
     }
 
 

@@ -35,10 +35,10 @@ def _shards(counts: list[list[int] | None]) -> dict[str, Any] | None:
     known = [one for one in counts if one and sum(one)]
     if not known or len(known) < len(counts):
         return None
-    return {"label_counts": known, "unevenness": round(unevenness(known), 4)}
+    return {"label_counts": known, "label_skew": round(label_skew(known), 4)}
 
 
-def unevenness(counts: Sequence[Sequence[int]]) -> float:
+def label_skew(counts: Sequence[Sequence[int]]) -> float:
     """How far workers' labels are from everybody's: 0 alike, towards 1 nothing in common.
 
     The mean over workers of the total variation distance between their labels and those of all.

@@ -13,7 +13,7 @@ CLASSES = {"mnist": 10, "fashion-mnist": 10, "cifar10": 10, "rte": 2}
 STANDARD_ERRORS = 2
 
 
-def is_guessing(run: pd.Series[Any], accuracy: float) -> bool:
+def is_chance_level(run: pd.Series[Any], accuracy: float) -> bool:
     """Whether one that guesses among the classes would get as far on as many test samples, or nearly."""
     classes = CLASSES.get(str(run["dataset"]))
     if classes is None:

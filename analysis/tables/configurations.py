@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.tables.labels import differing, labels, several_sizes
-from analysis.tables.load import KNOBS, Runs
+from analysis.tables.load import OPTIONS, Runs
 
 SAME = (
     *("strategy", "workers", "passes", "schedule", "engine", "dataset"),
-    *(knob for knob in KNOBS if knob != "seed"),
+    *(option for option in OPTIONS if option != "seed"),
 )
 
 
@@ -25,7 +25,7 @@ class Configuration:
     numbers: tuple[int, ...]
     """Its runs, by number."""
     row: pd.Series[Any]
-    """The first of them: all knobs but the seed are those of the others."""
+    """The first of them: all options but the seed are those of the others."""
 
     @property
     def task(self) -> str:
@@ -71,7 +71,7 @@ def named(
     if not members:
         return []
     table = pd.DataFrame([one.row for one in members])
-    knobs = [knob for knob in differing(table) if knob != "seed"]
+    options = [option for option in differing(table) if option != "seed"]
     several_engines = table["engine"].nunique() > 1
     return [
         dataclasses.replace(
@@ -80,7 +80,7 @@ def named(
         )
         for one, text in zip(
             members,
-            labels([one.row for one in members], knobs, with_workers=with_workers),
+            labels([one.row for one in members], options, with_workers=with_workers),
             strict=True,
         )
     ]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables.load import KNOBS
-from cluster.observe.units import knob_text
+from analysis.tables.load import OPTIONS
+from cluster.observe.units import option_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
 
@@ -45,13 +45,13 @@ QUANTITIES = (
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
-    """The knobs that tell these runs apart."""
+    """The options that tell these runs apart."""
     readable = runs[runs["strategy"].notna()]
     return [
-        knob
-        for knob in KNOBS
-        if readable[knob].nunique(dropna=False) > 1
-        and not says_nothing(knob, readable["strategy"], readable[knob])
+        option
+        for option in OPTIONS
+        if readable[option].nunique(dropna=False) > 1
+        and not says_nothing(option, readable["strategy"], readable[option])
     ]
 
 
@@ -67,9 +67,9 @@ def in_common(runs: pd.DataFrame) -> str:
     if readable.empty:
         return ""
     said = []
-    for knob, words in SHARED.items():
-        of = readable[readable["strategy"] != "single"] if knob == "workers" else readable
-        values = of[knob].unique()
+    for option, words in SHARED.items():
+        of = readable[readable["strategy"] != "single"] if option == "workers" else readable
+        values = of[option].unique()
         if len(values) == 1 and (words.free or not pd.isna(values[0])):
             said.append(words.free if pd.isna(values[0]) else words.text(values[0]))
     return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
@@ -87,11 +87,11 @@ def scored_on(runs: pd.DataFrame) -> str:
 
 
 def labels(
-    runs: Sequence[pd.Series[Any]], knobs: Sequence[str], *, with_workers: bool = True
+    runs: Sequence[pd.Series[Any]], options: Sequence[str], *, with_workers: bool = True
 ) -> list[str]:
-    """What was run, in words; a knob as it usually is goes without saying, unless that would make two alike."""
+    """What was run, in words; a option as it usually is goes without saying, unless that would make two alike."""
     short, full = (
-        [label(run, knobs, with_workers=with_workers, defaults=defaults) for run in runs]
+        [label(run, options, with_workers=with_workers, defaults=defaults) for run in runs]
         for defaults in (False, True)
     )
     meant: dict[str, set[str]] = {}
@@ -102,25 +102,25 @@ def labels(
     ]
 
 
-def _is_usual(run: pd.Series[Any], knob: str) -> bool:
+def _is_usual(run: pd.Series[Any], option: str) -> bool:
     """As it is unless asked for; a quantity is always said, since nobody knows the usual one by heart."""
-    if knob in QUANTITIES:
+    if option in QUANTITIES:
         return False
     strategy = str(run["strategy"])
     own = own_defaults(strategy) if strategy in STRATEGIES else {}
-    return bool(run[knob] == own.get(knob, DEFAULTS[knob]))
+    return bool(run[option] == own.get(option, DEFAULTS[option]))
 
 
-def _words(knob: str, value: Any) -> str:
-    if (knob, value) == ("bucket_mb", 0):
+def _words(option: str, value: Any) -> str:
+    if (option, value) == ("bucket_mb", 0):
         return "tensor by tensor"
-    return f"{knob.replace('_', ' ')} {knob_text(value)}"
+    return f"{option.replace('_', ' ')} {option_text(value)}"
 
 
 def label(
-    run: pd.Series[Any], knobs: Sequence[str], *, with_workers: bool = True, defaults: bool = True
+    run: pd.Series[Any], options: Sequence[str], *, with_workers: bool = True, defaults: bool = True
 ) -> str:
-    """All of these knobs, or those that are not as usual; a run that cannot be read has only its name."""
+    """All of these options, or those that are not as usual; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):
         return str(run["run"])
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
@@ -129,7 +129,7 @@ def label(
     passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
     others = [
         _words(k, run[k])
-        for k in knobs
+        for k in options
         if not pd.isna(run[k])
         and (k, run[k]) != ("local_steps", 1)
         and (defaults or not _is_usual(run, k))

@@ -15,7 +15,7 @@ from cluster.spec.experiment import OFF, Experiment
 from cluster.spec.records import SCHEMA
 from cluster.spec.run_folder import RunFolder
 
-NO_KNOBS = (
+NO_OPTIONS = (
     *("strategy", "workers", "passes", "schedule", "engine", "dataset"),  # columns of their own
     *("interval", "timeline"),  # how a run was watched, not what it was
 )
@@ -28,12 +28,12 @@ def _kind(hint: Any) -> str:
     return KINDS[kind]
 
 
-KNOBS: dict[str, tuple[str, str]] = {
+OPTIONS: dict[str, tuple[str, str]] = {
     name: (f"spec.{name}", _kind(hint))
     for name, hint in sorted(
         get_type_hints(Experiment).items(), key=lambda one: one[0] == "seed"
     )  # the seed comes last
-    if name not in NO_KNOBS
+    if name not in NO_OPTIONS
 }
 """What runs may differ in beside strategy and workers: all of an Experiment. An older run may lack one."""
 
@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "workers": ("spec.workers", "Int64"),
     "passes": ("spec.passes", "Int64"),
     "schedule": ("spec.schedule", "str"),
-    **KNOBS,
+    **OPTIONS,
     "engine": ("spec.engine", "str"),
     "dataset": ("spec.dataset", "str"),
     "accuracy": ("accuracy", "float64"),
@@ -66,7 +66,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "total_sent_bytes": ("bytes.total.sent", "Int64"),
     "network_activity_sum": ("network_activity_sum", "Int64"),
     "full_lr": ("training.learning_rate.full", "float64"),
-    "unevenness": ("training.shards.unevenness", "float64"),
+    "label_skew": ("training.shards.label_skew", "float64"),
     "control_sent_bytes": ("control.sent_mean", "float64"),
     "control_bytes_per_second": ("control.per_second", "float64"),
     "pairs_interface_payload_bytes": ("peers.interfaces.payload", "Int64"),
@@ -178,10 +178,10 @@ NEVER_NULL = (
     *("node", "role"),
 )
 MAY_BE_MISSING = (
-    *(*KNOBS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
+    *(*OPTIONS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
     *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
     *("pairs_interface_payload_bytes", "pairs_interface_header_bytes", "pairs_closed_connections"),
-    *("burst_bytes", "full_lr", "unevenness", "data_s", "compute_s", "exposed_communication_s"),
+    *("burst_bytes", "full_lr", "label_skew", "data_s", "compute_s", "exposed_communication_s"),
 )
 """In a run that is older than they are."""
 
@@ -299,7 +299,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
             )
             return _Read({**named, "status": "other schema", "error": reason})
         row = _pick(summary, COLUMNS)
-        before_rules = {knob: value for knob, value in OFF.items() if row[knob] is None}
+        before_rules = {option: value for option, value in OFF.items() if row[option] is None}
         row |= before_rules
         entries = {
             "curves": summary.get("curve"),

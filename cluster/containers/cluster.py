@@ -103,7 +103,7 @@ class DockerCluster:
 
     def _pages(self, usual: bool = True) -> dict[str, str]:
         """Ports of this machine for the web pages of Spark's master and driver; the usual ones if free."""
-        if not self.plan.attendants:
+        if not self.plan.auxiliary_services:
             return {}
         master, driver = (_free_port(port if usual else 0) for port in (8080, 4040))
         self.announcement = (
@@ -119,8 +119,8 @@ class DockerCluster:
             role, rank = split_service(service)
             if role == "link":
                 self._helpers[rank] = container
-            if service in self.plan.attendants:
-                rank = self.plan.nodes + self.plan.attendants.index(service)
+            if service in self.plan.auxiliary_services:
+                rank = self.plan.nodes + self.plan.auxiliary_services.index(service)
             elif role != "node":
                 continue
             self._containers[rank] = container

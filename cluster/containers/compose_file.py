@@ -69,7 +69,7 @@ def compose_document(
                 for rank in range(experiment.nodes)
             },
             **(_machine(node) if experiment.gpu else {}),
-            **(_spark_attendants(node) if with_spark else {}),
+            **(_spark_auxiliary_services(node) if with_spark else {}),
             **_link_helpers(experiment, run, image),
         },
         "networks": {
@@ -104,7 +104,7 @@ def _spark_worker(rank: int, experiment: Experiment, node: dict[str, Any]) -> di
     }
 
 
-def _spark_attendants(node: dict[str, Any]) -> dict[str, Any]:
+def _spark_auxiliary_services(node: dict[str, Any]) -> dict[str, Any]:
     """The master, the driver, which submits the runs, and the door to their web pages."""
     after_master = {"master": {"condition": "service_started"}}
     plain = {name: node[name] for name in ("image", "user", "labels")}

@@ -6,7 +6,7 @@ BACKEND       nccl: on GPUs; gloo: the same on CPUs
 GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with multi-host always 1
 GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
 STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
-FLAGS         any other knobs of a run, as the flags of ./measure.sh; what stands above is refused there
+FLAGS         any other options of a run, as the flags of ./measure.sh; what stands above is refused there
 OVER_NETWORK  yes or no: how NCCL takes the nodes (gpu_node.py); only looked at here
 RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
 """
@@ -34,15 +34,15 @@ from cluster.spec.run_folder import RunFolder, write_json
 from cluster.spec.strategies import STRATEGIES
 
 PROFILES = ("ddp", "data-parallel", "horovod", "multi-host")
-KNOBS = ("strategy", "passes", "workload", "epochs", "batch_size")
+OPTIONS = ("strategy", "passes", "workload", "epochs", "batch_size")
 ELSEWHERE = {
-    **{knob: f"set {knob.upper()}" for knob in KNOBS},
+    **{option: f"set {option.upper()}" for option in OPTIONS},
     "workers": "set GPUS, or WORLD_SIZE of multi-host",
     "gpu": "set GPUS",
     "launcher": "choose the profile ddp or horovod",
     "engine": "leave it out",
 }
-"""Knobs of a run that FLAGS cannot have -> what says it instead."""
+"""Options of a run that FLAGS cannot have -> what says it instead."""
 BACKENDS = {"nccl": True, "gloo": False}
 
 
@@ -77,9 +77,9 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
     gpus = _number("gpus", given.get("GPUS") or "2")
     _choice("over_network", given.get("OVER_NETWORK") or "no", YES_NO)
     flags = _other_flags(given.get("FLAGS", ""))
-    for knob in KNOBS:
-        if value := given.get(knob.upper()):
-            flags += ["--" + knob.replace("_", "-"), value]
+    for option in OPTIONS:
+        if value := given.get(option.upper()):
+            flags += ["--" + option.replace("_", "-"), value]
     workers, devices = gpus, 1
     first_rank, nodes_here = 0, gpus
     if profile == "data-parallel":
@@ -142,9 +142,9 @@ def _other_flags(text: str) -> list[str]:
     unsaid: list[str] = []  # a list, since some flags append to what is there
     blank = dict.fromkeys(vars(parser.parse_args([])), unsaid)
     said = vars(parser.parse_args(flags, argparse.Namespace(**blank)))
-    knobs = {field.name for field in dataclasses.fields(Experiment)} | {"global_batch_size"}
+    options = {field.name for field in dataclasses.fields(Experiment)} | {"global_batch_size"}
     for name in (name for name, value in said.items() if value is not unsaid):
-        if name in ELSEWHERE or name not in knobs:
+        if name in ELSEWHERE or name not in options:
             instead = ELSEWHERE.get(name, "that is for ./measure.sh itself, leave it out")
             raise SpecError(f"flags: --{name.replace('_', '-')} does not go here: {instead}")
     return flags

@@ -19,8 +19,8 @@ from cluster.engine import EngineError, EngineUnavailable
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
 PATIENCE_S = 10.0
-KNOBS = {"cpu": "cpus", "memory": "total_memory"}
-"""Controller -> the knob that needs it."""
+OPTIONS = {"cpu": "cpus", "memory": "total_memory"}
+"""Controller -> the option that needs it."""
 SWAP = {"swap", "memsw"}
 """Files with these in their names are there only where the kernel has swap to limit."""
 
@@ -32,7 +32,7 @@ def check(*controllers: str) -> str:
         parent = found.get(controller)
         if parent is None or not os.access(parent, os.W_OK):
             raise EngineUnavailable(
-                f"{KNOBS[controller]} needs a writable control group with the {controller}"
+                f"{OPTIONS[controller]} needs a writable control group with the {controller}"
                 " controller, and there is none: run as root, or use --engine docker"
             )
     if "memory" in controllers:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.observe.units import bytes_text, knob_text, seconds_text
+from cluster.observe.units import bytes_text, option_text, seconds_text
 from cluster.spec.records import Summary
 
 DASH = "-"
@@ -30,8 +30,8 @@ def _rate(summary: Summary) -> Any:
     return (summary.training or {}).get("learning_rate")
 
 
-def _unevenness(summary: Summary) -> Any:
-    return ((summary.training or {}).get("shards") or {}).get("unevenness")
+def _label_skew(summary: Summary) -> Any:
+    return ((summary.training or {}).get("shards") or {}).get("label_skew")
 
 
 EXTRAS = {
@@ -54,7 +54,7 @@ EXTRAS = {
     ),
     "uneven": Extra(
         lambda s: s.spec.get("partition", "iid") != "iid",
-        _unevenness,
+        _label_skew,
         lambda v: f"{v:.2f}",
         "how far workers' labels are from everybody's, 0 to 1",
     ),
@@ -66,14 +66,14 @@ def find_extras(summaries: Sequence[Summary]) -> list[str]:
     return [name for name, extra in EXTRAS.items() if any(map(extra.applies, summaries))]
 
 
-def headings(knobs: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
+def headings(options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
     return [
-        *("strategy", "workers", "passes", *(knob.replace("_", " ") for knob in knobs)),
+        *("strategy", "workers", "passes", *(option.replace("_", " ") for option in options)),
         *("accuracy", "sent", "predicted", "ratio", "sent in all", "per step", *extras, "status"),
     ]
 
 
-def row(summary: Summary, knobs: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
+def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
     spec = summary.spec
     per_step = summary.per_step or {}
     seconds = summary.seconds or {}
@@ -83,7 +83,7 @@ def row(summary: Summary, knobs: Sequence[str], extras: Sequence[str] = ()) -> l
         strategy,
         str(spec["workers"]),
         _show(spec["passes"], str),
-        *(_show(spec[knob], knob_text) for knob in knobs),
+        *(_show(spec[option], option_text) for option in options),
         _show(summary.accuracy, lambda value: f"{value:.2%}"),
         _show(per_step.get("sent_mean"), bytes_text),
         _show(per_step.get("predicted_mean"), bytes_text),

@@ -19,7 +19,7 @@ NOTED_REPEATS = 0.005
 
 
 def print_table(summaries: Sequence[Summary], console: Console) -> None:
-    knobs = differing([summary.spec for summary in summaries])
+    options = differing([summary.spec for summary in summaries])
     extras = find_extras(summaries)
     table = Table(
         title="per worker: payload sent in a step, measured and predicted; sent in all: bytes of all nodes in"
@@ -28,11 +28,11 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
         title_justify="left",
         box=None,
     )
-    for heading in headings(knobs, extras):
+    for heading in headings(options, extras):
         table.add_column(heading, justify="left" if heading in ("strategy", "status") else "right")
     for summary in summaries:
         style = None if summary.status == "completed" else "red"
-        cells = row(summary, knobs, extras)
+        cells = row(summary, options, extras)
         table.add_row(*cells, style=style)
     console.print(table)
     for summary in summaries:
@@ -73,15 +73,15 @@ def print_links(summaries: Sequence[Summary], console: Console) -> None:
 
 
 def differing(specs: Sequence[dict[str, Any]]) -> list[str]:
-    """Knobs in which these runs differ, beside the ones that every row shows."""
+    """Options in which these runs differ, beside the ones that every row shows."""
     shown = ["strategy", "schedule", "workers", "passes", "engine", "lr_rule"]
     if any(spec["model"] != specs[0]["model"] for spec in specs):
         shown.append("dataset")  # which goes with the model
     strategies = [spec["strategy"] for spec in specs]
     return [
-        knob
-        for knob in specs[0]
-        if knob not in shown
-        and any(spec[knob] != specs[0][knob] for spec in specs)
-        and not says_nothing(knob, strategies, [spec[knob] for spec in specs])
+        option
+        for option in specs[0]
+        if option not in shown
+        and any(spec[option] != specs[0][option] for spec in specs)
+        and not says_nothing(option, strategies, [spec[option] for spec in specs])
     ]

@@ -38,8 +38,8 @@ def _scaled(value: float, units: tuple[str, ...], digits: int) -> str:
     return f"{value:.{fraction}f} {units[power]}"
 
 
-def knob_text(value: object) -> str:
-    """A knob's value as it is typed."""
+def option_text(value: object) -> str:
+    """A option's value as it is typed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

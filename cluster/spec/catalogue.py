@@ -108,7 +108,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
         "epochs": 3,
     },
 }
-"""A model, its data and how it is usually trained: knobs that flags beside --workload replace.
+"""A model, its data and how it is usually trained: options that flags beside --workload replace.
 
 Of several models the first whose pretrained weights can be had is taken; the last can be had anywhere.
 """

@@ -1,4 +1,4 @@
-"""Experiment: every knob of one run, with its unit and its check. Standard library only.
+"""Experiment: every option of one run, with its unit and its check. Standard library only.
 
 Command line flags, spec.json and the worker's settings are all made from this one table of fields.
 """
@@ -64,7 +64,7 @@ class SpecError(ValueError):
     """A person's mistake in an experiment; the message is one line and names the field."""
 
 
-def _knob(default: Any, group: str, help: str, unit: str = "") -> Any:
+def _option(default: Any, group: str, help: str, unit: str = "") -> Any:
     return field(default=default, metadata={"group": group, "help": help, "unit": unit})
 
 
@@ -72,109 +72,111 @@ def _knob(default: Any, group: str, help: str, unit: str = "") -> Any:
 class Experiment:
     """One run. Frozen and complete: what is not said is a default, and defaults are stored too."""
 
-    strategy: str = _knob("allreduce", "strategy", "how workers combine what they learned", "NAME")
-    workers: int = _knob(4, "cluster", "number of nodes, one worker each", "N")
-    passes: int | None = _knob(
+    strategy: str = _option(
+        "allreduce", "strategy", "how workers combine what they learned", "NAME"
+    )
+    workers: int = _option(4, "cluster", "number of nodes, one worker each", "N")
+    passes: int | None = _option(
         None,
         "strategy",
         "hops an update travels round the ring before it is averaged: groups of P+1 workers"
         " (only pairwise has passes; 1 = pairs)",
         "P",
     )
-    schedule: str | None = _knob(
+    schedule: str | None = _option(
         None,
         "strategy",
         "who meets whom in a round of pairwise (default: ring; auto chooses by consensus per byte)",
         "NAME",
     )
-    local_steps: int = _knob(
+    local_steps: int = _option(
         1,
         "strategy",
         "steps between two exchanges: gradients are accumulated, parameters trained on locally"
         " (default: 1; 8 for local-sgd)",
         "H",
     )
-    average: str | None = _knob(
+    average: str | None = _option(
         None,
         "strategy",
         "what is averaged: gradients before the update or parameters after it"
         " (default: parameters for pairwise and local-sgd, else gradients)",
         "WHAT",
     )
-    reduce: str = _knob(
+    reduce: str = _option(
         "mean", "strategy", "gradients are averaged or only added up (N times the step)", "HOW"
     )
-    bucket_mb: float | None = _knob(
+    bucket_mb: float | None = _option(
         None,
         "strategy",
         "exchange the model in pieces of so many MiB, as whole tensors; 0 is one tensor at a time"
         " (default: all at once; with --overlap chosen from the model and the link; 25 for ddp)",
         "MIB",
     )
-    overlap: bool = _knob(
+    overlap: bool = _option(
         False, "strategy", "let pieces leave during backward, as soon as they are ready", "yes|no"
     )
-    compress: str = _knob(
+    compress: str = _option(
         "none", "strategy", "how numbers are made smaller before they are sent", "NAME"
     )
-    buffers: str | None = _knob(
+    buffers: str | None = _option(
         None,
         "strategy",
         "what happens to buffers such as batch-norm statistics after an exchange (default: average for"
         " pairwise, else broadcast)",
         "WHAT",
     )
-    epochs: int = _knob(12, "training", "times every worker goes through its shard", "E")
-    train_size: int = _knob(6000, "training", "training samples, all workers together", "SAMPLES")
-    batch_size: int = _knob(64, "training", "samples per step and worker", "SAMPLES")
-    lr: float = _knob(
+    epochs: int = _option(12, "training", "times every worker goes through its shard", "E")
+    train_size: int = _option(6000, "training", "training samples, all workers together", "SAMPLES")
+    batch_size: int = _option(64, "training", "samples per step and worker", "SAMPLES")
+    lr: float = _option(
         0.05,
         "training",
         "learning rate, for one worker's batch; with --global-batch-size for that of all",
         "RATE",
     )
-    momentum: float | None = _knob(
+    momentum: float | None = _option(
         None, "training", "momentum of SGD and LARS, 0 to below 1 (default: 0.5)", "M"
     )
-    seed: int = _knob(1, "training", "seed of weights, shuffles and random schedules", "SEED")
-    engine: str = _knob("netns", "cluster", "what the nodes are made of", "NAME")
-    cpus: float | None = _knob(
+    seed: int = _option(1, "training", "seed of weights, shuffles and random schedules", "SEED")
+    engine: str = _option("netns", "cluster", "what the nodes are made of", "NAME")
+    cpus: float | None = _option(
         None, "cluster", "CPU cores each node may use at most (default: no limit)", "CORES"
     )
-    link: str | None = _knob(
+    link: str | None = _option(
         None,
         "cluster",
         "what every node is attached with, in both directions: 20mbit, or 100mbit/5ms/0.1% with delay"
         " and loss where the kernel has netem (default: as fast as the machine can)",
         "RATE[/DELAY[/LOSS]]",
     )
-    bottleneck: str | None = _knob(
+    bottleneck: str | None = _option(
         None,
         "cluster",
         "nodes with a link of their own: 2:20mbit, or 0:20mbit,2:5mbit for two of them; again for"
         " another case: --bottleneck none --bottleneck 2:20mbit makes two runs",
         "RANK:LINK[,...]",
     )
-    straggler: str | None = _knob(
+    straggler: str | None = _option(
         None,
         "cluster",
         "nodes with CPU cores of their own: 1:0.5; again for another case, as with bottleneck",
         "RANK:CORES[,...]",
     )
-    total_memory: str | None = _knob(
+    total_memory: str | None = _option(
         None,
         "cluster",
         "memory of all nodes that train together, each an equal share: 6g or 900m, powers of 1024; none is"
         " no limit (default: none)",
         "SIZE",
     )
-    interval: float = _knob(
+    interval: float = _option(
         1.0,
         "cluster",
         "seconds between readings of the Docker API; kernel counters are read ten times as often",
         "SECONDS",
     )
-    model: str = _knob(
+    model: str = _option(
         "mnist-cnn",
         "training",
         "the network (below), or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s: layers of"
@@ -182,51 +184,51 @@ class Experiment:
         " synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: layers as that network has them",
         "NAME",
     )
-    dataset: str | None = _knob(
+    dataset: str | None = _option(
         None, "training", "what it is trained on (default: the first below that it takes)", "NAME"
     )
-    launcher: str = _knob(
+    launcher: str = _option(
         "torch",
         "cluster",
         "the library that runs the workers and carries what they exchange",
         "NAME",
     )
-    timeline: bool = _knob(
+    timeline: bool = _option(
         False,
         "cluster",
         "keep Horovod's timeline of a run, logs/timeline.json in its folder, for a browser's tracing page;"
         " writing it takes a core of node 0",
         "yes|no",
     )
-    optimizer: str = _knob("sgd", "training", "how gradients become an update", "NAME")
-    weight_decay: float = _knob(
+    optimizer: str = _option("sgd", "training", "how gradients become an update", "NAME")
+    weight_decay: float = _option(
         0.0, "training", "how much of every parameter an update takes away, times the rate", "D"
     )
-    lr_rule: str = _knob(
+    lr_rule: str = _option(
         "auto", "training", "what becomes of the rate when several batches make an update", "NAME"
     )
-    warmup_epochs: float | None = _knob(
+    warmup_epochs: float | None = _option(
         None,
         "training",
         "epochs in which the rate rises to its full value, step by step (default: 1 where a rule raises it"
         " and there are more, else 0)",
         "E",
     )
-    partition: str = _knob(
+    partition: str = _option(
         "iid",
         "training",
         "how training samples are spread: iid (alike), label (sorted by label), or dirichlet:ALPHA (the"
         " smaller ALPHA, the more uneven)",
         "HOW",
     )
-    shuffle: str = _knob("epoch", "training", "in what order samples come", "HOW")
-    augment: bool = _knob(
+    shuffle: str = _option("epoch", "training", "in what order samples come", "HOW")
+    augment: bool = _option(
         False, "training", "move training images by up to 4 pixels, mirror half of them", "yes|no"
     )
-    test_size: int | None = _knob(
+    test_size: int | None = _option(
         None, "training", "test samples that score the result (default: all)", "SAMPLES"
     )
-    gpu: int = _knob(
+    gpu: int = _option(
         0,
         "cluster",
         "train on GPUs, one for each node, through NCCL; with strategy single, --gpu K is one process that"
@@ -353,7 +355,7 @@ class Experiment:
                 f"strategy {self.strategy} has one worker, not {self.workers}: use --workers 1"
             )
         self._refuse(
-            {knob: f"strategy {self.strategy}, {why}" for knob, why in facts.refuses.items()}
+            {option: f"strategy {self.strategy}, {why}" for option, why in facts.refuses.items()}
         )
         launcher = LAUNCHERS[self.launcher]
         if self.strategy in launcher.lacks:
@@ -363,7 +365,7 @@ class Experiment:
                 f" it has: {others}"
             )
         self._refuse(
-            {knob: f"launcher {self.launcher}, {why}" for knob, why in launcher.refuses.items()}
+            {option: f"launcher {self.launcher}, {why}" for option, why in launcher.refuses.items()}
         )
         if self.average == "parameters":
             if self.reduce == "sum":
@@ -396,17 +398,17 @@ class Experiment:
             )
 
     def _refuse(self, refused: dict[str, str]) -> None:
-        """A knob that was turned, or turned to a value, where that makes no sense -> where, and why."""
+        """A option that was turned, or turned to a value, where that makes no sense -> where, and why."""
         default = {f.name: f.default for f in dataclasses.fields(self)}
         default |= own_defaults(self.strategy)
         default |= OFF
         if self.optimizer not in WITHOUT_MOMENTUM:
             default |= {"momentum": MOMENTUM}
-        for knob, reason in refused.items():
-            name, _, value = knob.partition("=")
+        for option, reason in refused.items():
+            name, _, value = option.partition("=")
             turned = getattr(self, name)
             if turned == value if value else turned not in (default[name], None):
-                raise SpecError(f"{knob.replace('=', ' ')} does not apply to {reason}")
+                raise SpecError(f"{option.replace('=', ' ')} does not apply to {reason}")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -486,10 +488,10 @@ class Experiment:
             )
         if self.launcher == "spark":
             raise SpecError("gpu does not apply to launcher spark: use torch or horovod")
-        for knob in ("link", "bottleneck"):
-            if getattr(self, knob) is not None:
+        for option in ("link", "bottleneck"):
+            if getattr(self, option) is not None:
                 raise SpecError(
-                    f"{knob} does not go with gpu: it shapes eth0, which traffic between GPUs of one host"
+                    f"{option} does not go with gpu: it shapes eth0, which traffic between GPUs of one host"
                     " does not cross"
                 )
 
@@ -516,22 +518,22 @@ class Experiment:
     @property
     def node_names(self) -> list[str]:
         """By rank: those that exchange, then those that only attend."""
-        return [node_name(rank) for rank in range(self.nodes)] + list(self.attendants)
+        return [node_name(rank) for rank in range(self.nodes)] + list(self.auxiliary_services)
 
     @property
-    def attendants(self) -> tuple[str, ...]:
+    def auxiliary_services(self) -> tuple[str, ...]:
         """Nodes that a launcher adds: they train nothing, and their traffic is its own."""
-        return () if self.engine == EXISTING else LAUNCHERS[self.launcher].attendants
+        return () if self.engine == EXISTING else LAUNCHERS[self.launcher].auxiliary_services
 
     @property
     def all_names(self) -> list[str]:
-        """The nodes', by rank, and then those of reporters on hosts that are none of them."""
-        return list(dict.fromkeys((*self.node_names, *self.reporters)))
+        """The nodes', by rank, and then those of event_writers on hosts that are none of them."""
+        return list(dict.fromkeys((*self.node_names, *self.event_writers)))
 
     @property
-    def reporters(self) -> tuple[str, ...]:
+    def event_writers(self) -> tuple[str, ...]:
         """Nodes that write events, and whose last one ends the run."""
-        return (*map(node_name, range(self.nodes)), *LAUNCHERS[self.launcher].reporters)
+        return (*map(node_name, range(self.nodes)), *LAUNCHERS[self.launcher].event_writers)
 
     @property
     def links(self) -> dict[int, Link]:

@@ -1,6 +1,6 @@
-"""Knobs that would turn nothing: which, and why. Pure; standard library only.
+"""Options that would turn nothing: which, and why. Pure; standard library only.
 
-A knob that is given and does nothing is refused with the reason. In a sweep it goes to the runs in which it
+A option that is given and does nothing is refused with the reason. In a sweep it goes to the runs in which it
 does something, as passes go to the strategies that have them, and is refused where there is no such run.
 """
 
@@ -18,7 +18,7 @@ WITHOUT_MOMENTUM = {"adamw": "which has its own moments, 0.9 and 0.999"}
 
 
 def idle(model: str, optimizer: str) -> dict[str, str]:
-    """Knob -> in which of the two it finds nothing to change, and why."""
+    """Option -> in which of the two it finds nothing to change, and why."""
     found = {}
     if optimizer in WITHOUT_MOMENTUM:
         found["momentum"] = f"optimizer {optimizer}, {WITHOUT_MOMENTUM[optimizer]}"

@@ -44,18 +44,18 @@ class StrategyFacts:
     lr_rule: str = "sqrt"
     """The default of --lr-rule: N workers go through the samples in N times fewer steps (learning_rate.py)."""
     refuses: dict[str, str] = field(default_factory=dict)
-    """Knob, or knob=value -> why it makes no sense here."""
+    """Option, or option=value -> why it makes no sense here."""
 
 
 WARMUP_EPOCHS = 1.0
 """Where a rule raises the rate: with the full rate at once some seeds do not learn anything in the first epochs."""
 
 NOTHING_SENT = "which exchanges nothing"
-EXCHANGE_KNOBS = (
+EXCHANGE_OPTIONS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
     *("link", "bottleneck"),
 )
-"""Knobs that mean nothing without an exchange."""
+"""Options that mean nothing without an exchange."""
 
 STRATEGIES: dict[str, StrategyFacts] = {
     "single": StrategyFacts(
@@ -63,7 +63,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         exchanges=False,
         buffers="local",
         lr_rule="none",
-        refuses=dict.fromkeys(EXCHANGE_KNOBS, NOTHING_SENT),
+        refuses=dict.fromkeys(EXCHANGE_OPTIONS, NOTHING_SENT),
     ),
     "allreduce": StrategyFacts("ring all-reduce of the gradients"),
     "ring": StrategyFacts("the same ring written out with send and receive, for teaching"),
@@ -85,7 +85,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         refuses={
             "average=parameters": "which all-reduces gradients during backward",
             "reduce=sum": "which always divides by the number of workers",
-            "overlap": "which always overlaps; --bucket-mb is its knob",
+            "overlap": "which always overlaps; --bucket-mb is its option",
             "buffers=average": "which broadcasts buffers or leaves them alone",
         },
     ),
@@ -123,14 +123,14 @@ class LauncherFacts:
     """Slow modules, as with strategies."""
     least_memory: int = 256 * MIB
     """Bytes in which a worker with a small model just runs, in a container of its own."""
-    attendants: tuple[str, ...] = ()
+    auxiliary_services: tuple[str, ...] = ()
     """Nodes of its own, by name."""
-    reporters: tuple[str, ...] = ()
+    event_writers: tuple[str, ...] = ()
     """Of these, the ones that write events as workers do."""
     lacks: dict[str, str] = field(default_factory=dict)
     """Strategy -> why it has none."""
     refuses: dict[str, str] = field(default_factory=dict)
-    """Knob, or knob=value -> why."""
+    """Option, or option=value -> why."""
 
 
 NO_MESSAGES = "it has no send and receive"
@@ -160,8 +160,8 @@ LAUNCHERS = {
     "spark": LauncherFacts(
         "Horovod on a Spark cluster: a master, a driver, and a Spark worker on every node",
         least_memory=768 * MIB,  # two Java machines beside it
-        attendants=("master", "driver"),
-        reporters=("driver",),
+        auxiliary_services=("master", "driver"),
+        event_writers=("driver",),
         lacks=HOROVOD_LACKS,
         refuses=HOROVOD_REFUSES,
     ),
@@ -169,7 +169,7 @@ LAUNCHERS = {
 
 
 def own_defaults(strategy: str) -> dict[str, object]:
-    """Knobs whose default depends on the strategy."""
+    """Options whose default depends on the strategy."""
     facts = STRATEGIES[strategy]
     return {
         "average": facts.averages[0],
@@ -180,14 +180,14 @@ def own_defaults(strategy: str) -> dict[str, object]:
     }
 
 
-def says_nothing(knob: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
-    """Do runs differ in a knob only because their strategies do? Then it tells nothing new.
+def says_nothing(option: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
+    """Do runs differ in a option only because their strategies do? Then it tells nothing new.
 
     The number of local steps always does: it divides the bytes.
     """
-    if knob == "local_steps":
+    if option == "local_steps":
         return False
     return all(
-        strategy in STRATEGIES and own_defaults(strategy).get(knob, ...) == value
+        strategy in STRATEGIES and own_defaults(strategy).get(option, ...) == value
         for strategy, value in zip(strategies, values, strict=True)
     )

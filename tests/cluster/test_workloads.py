@@ -53,7 +53,7 @@ def test_vgg11_trains_on_uneven_shards_of_cifar10(tmp_path: Path) -> None:
     assert training["parameters"] == MODELS["vgg11"].parameters
     assert summary["model_bytes"] == 4 * MODELS["vgg11"].parameters
     laws.bytes_are_as_predicted(summary, 0.02)
-    assert training["shards"]["unevenness"] > 0.4
+    assert training["shards"]["label_skew"] > 0.4
     assert sum(map(sum, training["shards"]["label_counts"])) == 24
     (epoch,) = training["epochs"]
     parts = [epoch[name] for name in ("data_s", "compute_s", "exposed_communication_s")]

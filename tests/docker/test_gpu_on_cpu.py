@@ -264,7 +264,7 @@ def test_the_gpu_image_is_made_on_any_base_that_has_torch() -> None:
         )
         assert made.returncode == 0, made.stderr[-2000:]
     program = (
-        "import os, torch, workloads.worker, cluster.gpu_node; print(os.getuid(), os.getcwd())"
+        "import os, torch, workloads.worker, cluster.gpu.node; print(os.getuid(), os.getcwd())"
     )
     command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", program]
     assert subprocess.run(command, capture_output=True, text=True).stdout.split() == [

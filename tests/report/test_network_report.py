@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from analysis.network_report import main
-from analysis.tables.load import KNOBS, load_runs
+from analysis.tables.load import OPTIONS, load_runs
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests.browser import chromium
@@ -69,7 +69,7 @@ def test_a_run_older_than_a_knob_is_still_read(session: Path) -> None:
     assert pd.isna(table["local_steps"].iloc[0])
 
 
-def test_a_run_of_today_is_read_with_every_knob(session: Path) -> None:
+def test_a_run_of_today_is_read_with_every_option(session: Path) -> None:
     """The session was recorded before most of them; a summary has the whole Experiment."""
     today = Experiment(workers=3, strategy="allreduce", overlap=True, bottleneck="1:20mbit")
     change(session, spec=today.to_json())
@@ -88,7 +88,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             **{name: one[name] for name in ("session", "run", "status", "error")},
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
             **{name: spec.get(name) for name in ("engine", "dataset")},
-            **{name: spec.get(name) for name in KNOBS},  # recorded before --compress was there
+            **{name: spec.get(name) for name in OPTIONS},  # recorded before --compress was there
             "lr_rule": "none",
             "warmup_epochs": 0.0,  # and before there were rules
             **{name: one[name] for name in ("accuracy", "loss", "consensus_distance")},
@@ -104,7 +104,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "total_sent_bytes": one["bytes"]["total"]["sent"],
             "network_activity_sum": one["network_activity_sum"],
             "full_lr": None,
-            "unevenness": None,
+            "label_skew": None,
             "control_sent_bytes": None,
             "control_bytes_per_second": None,
             "pairs_interface_payload_bytes": None,
@@ -138,7 +138,7 @@ def test_the_recorded_session_prints_the_recorded_table(
 def test_the_csv_read_again_is_the_table(tmp_path: Path) -> None:
     main([str(SESSION), "--output", str(tmp_path)])
     table = load_runs(find_runs(SESSION)).table
-    unused = [knob for knob in KNOBS if table[knob].isna().all()]  # knobs that came later
+    unused = [option for option in OPTIONS if table[option].isna().all()]  # options that came later
     assert "straggler" in unused
     table = table.drop(columns=unused)
     kinds: dict[Any, Any] = table.dtypes.to_dict()

@@ -15,7 +15,7 @@ from analysis.report.figures import share_axis
 from analysis.report.overview import overview
 from analysis.report.overview.answers import answers, measured_steps
 from analysis.report.overview.verdict import AGREES, compared
-from analysis.tables.chance_level import is_guessing
+from analysis.tables.chance_level import is_chance_level
 from analysis.tables.labels import in_common, labels, scored_on
 from analysis.tables.load import Runs, load_runs
 from cluster.spec.run_folder import find_runs
@@ -133,9 +133,9 @@ def test_guessing_is_two_standard_errors_wide(
     dataset: str, test_size: int | None, limit: float
 ) -> None:
     run = pd.Series({"dataset": dataset, "test_size": test_size})
-    assert is_guessing(run, limit - 1e-6)
-    assert not is_guessing(run, limit + 1e-6)
-    assert not is_guessing(pd.Series({"dataset": "none", "test_size": None}), 0.0)
+    assert is_chance_level(run, limit - 1e-6)
+    assert not is_chance_level(run, limit + 1e-6)
+    assert not is_chance_level(pd.Series({"dataset": "none", "test_size": None}), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
     for run, rule in zip(runs, ("sqrt", "linear", "sqrt"), strict=True):
         run["lr_rule"], run["warmup_epochs"] = rule, 1.0
     runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = 1.5, 0.0
-    knobs = ["lr_rule", "warmup_epochs", "bucket_mb"]
-    assert labels(runs, knobs, with_workers=False) == [
+    options = ["lr_rule", "warmup_epochs", "bucket_mb"]
+    assert labels(runs, options, with_workers=False) == [
         "allreduce",
         "allreduce, lr rule linear, warmup epochs 1.5",
         "allreduce, tensor by tensor",
@@ -175,7 +175,7 @@ def test_a_knob_as_it_usually_is_goes_without_saying(uneven: Runs) -> None:
 
 
 def test_what_would_make_two_labels_alike_is_said(uneven: Runs) -> None:
-    """A run from before there was a knob, beside one that has it as it usually is."""
+    """A run from before there was a option, beside one that has it as it usually is."""
     runs = [uneven.table.iloc[0].copy() for _ in range(2)]
     runs[0]["lr_rule"], runs[1]["lr_rule"] = None, "sqrt"
     found = labels(runs, ["lr_rule"], with_workers=False)

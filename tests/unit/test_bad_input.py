@@ -228,7 +228,7 @@ def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interr
     plan = ClusterPlan(
         name="x",
         nodes=1,
-        attendants=(),
+        auxiliary_services=(),
         cpus={},
         memory_bytes=None,
         links={},

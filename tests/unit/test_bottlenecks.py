@@ -228,7 +228,7 @@ def test_runs_without_slow_nodes_and_runs_that_failed_are_not_compared(tmp_path:
 
 
 def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None:
-    """A knob that only follows from the strategy is not in its name; a model makes another study."""
+    """A option that only follows from the strategy is not in its name; a model makes another study."""
     pairs = {"strategy": "pairwise", "passes": 1, "schedule": "ring", "workers": 3}
     other = {**ALL_REDUCE, "model": "synthetic:1M"}
     specs = [ALL_REDUCE, pairs, other]

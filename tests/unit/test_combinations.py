@@ -1,4 +1,4 @@
-"""Which knobs go with which strategies: the table of the README, and nothing refused beyond it."""
+"""Which options go with which strategies: the table of the README, and nothing refused beyond it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cluster.spec.experiment import OPTIMIZERS, Experiment, SpecError
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
-KNOBS: dict[str, list[Any]] = {
+OPTIONS: dict[str, list[Any]] = {
     "average": [*AVERAGES],
     "reduce": [*REDUCTIONS],
     "local_steps": [1, 3],
@@ -19,21 +19,21 @@ KNOBS: dict[str, list[Any]] = {
     "compress": ["none", "fp16"],
     "buffers": [*BUFFERS],
 }
-ALL = [dict(zip(KNOBS, values, strict=True)) for values in itertools.product(*KNOBS.values())]
+ALL = [dict(zip(OPTIONS, values, strict=True)) for values in itertools.product(*OPTIONS.values())]
 
 
-def experiment(strategy: str, **knobs: Any) -> Experiment:
+def experiment(strategy: str, **options: Any) -> Experiment:
     if STRATEGIES[strategy].has_passes:
-        knobs = {"passes": 1, "schedule": "ring", **knobs}
+        options = {"passes": 1, "schedule": "ring", **options}
     workers = 1 if strategy == "single" else 4
-    return Experiment(**{"strategy": strategy, "workers": workers, "model": "mnist-bn", **knobs})
+    return Experiment(**{"strategy": strategy, "workers": workers, "model": "mnist-bn", **options})
 
 
-def makes_sense(strategy: str, knobs: dict[str, Any]) -> bool:
+def makes_sense(strategy: str, options: dict[str, Any]) -> bool:
     """As the README says."""
     if strategy == "single":
-        return knobs == {
-            **dict.fromkeys(KNOBS, None),
+        return options == {
+            **dict.fromkeys(OPTIONS, None),
             "average": "gradients",
             "reduce": "mean",
             "local_steps": 1,
@@ -41,30 +41,33 @@ def makes_sense(strategy: str, knobs: dict[str, Any]) -> bool:
             "compress": "none",
             "buffers": "local",
         }
-    parameters = knobs["average"] == "parameters"
+    parameters = options["average"] == "parameters"
     if strategy in ("pairwise", "local-sgd") and not parameters:
         return False
-    if parameters and (knobs["reduce"] == "sum" or knobs["overlap"]):
+    if parameters and (options["reduce"] == "sum" or options["overlap"]):
         return False
     return strategy != "ddp" or not (
-        parameters or knobs["reduce"] == "sum" or knobs["overlap"] or knobs["buffers"] == "average"
+        parameters
+        or options["reduce"] == "sum"
+        or options["overlap"]
+        or options["buffers"] == "average"
     )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_combination_is_refused_exactly_where_it_makes_no_sense(strategy: str) -> None:
-    for knobs in ALL:
-        if makes_sense(strategy, knobs):
-            chosen = experiment(strategy, **knobs)
-            assert {name: getattr(chosen, name) for name in knobs} == knobs
+    for options in ALL:
+        if makes_sense(strategy, options):
+            chosen = experiment(strategy, **options)
+            assert {name: getattr(chosen, name) for name in options} == options
         else:
             with pytest.raises(SpecError) as refused:
-                experiment(strategy, **knobs)
+                experiment(strategy, **options)
             assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "knobs", "reason"),
+    ("strategy", "options", "reason"),
     [
         ("ddp", {"overlap": True}, "overlap does not apply to strategy ddp, which always overlaps"),
         ("ddp", {"reduce": "sum"}, "which always divides by the number of workers"),
@@ -89,9 +92,9 @@ def test_a_combination_is_refused_exactly_where_it_makes_no_sense(strategy: str)
         ("allreduce", {"warmup_epochs": 0.06}, "is no rise: an epoch has 23 steps"),
     ],
 )
-def test_a_refusal_says_why(strategy: str, knobs: dict[str, Any], reason: str) -> None:
+def test_a_refusal_says_why(strategy: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(SpecError, match=reason):
-        experiment(strategy, **knobs)
+        experiment(strategy, **options)
 
 
 def test_a_strategy_has_defaults_of_its_own() -> None:
@@ -105,12 +108,12 @@ def test_a_strategy_has_defaults_of_its_own() -> None:
     assert rules == {**dict.fromkeys(STRATEGIES, "sqrt"), "single": "none"}
 
 
-@pytest.mark.parametrize("knobs", [{"reduce": "sum"}, {"model": "synthetic:4M"}], ids=str)
+@pytest.mark.parametrize("options", [{"reduce": "sum"}, {"model": "synthetic:4M"}], ids=str)
 def test_the_rate_is_left_alone_where_gradients_are_added_up_or_nothing_is_learned(
-    knobs: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
-    assert experiment("allreduce", **knobs).lr_rule == "none"
-    assert experiment("allreduce", **{"lr_rule": "none", **knobs}).lr_rule == "none"
+    assert experiment("allreduce", **options).lr_rule == "none"
+    assert experiment("allreduce", **{"lr_rule": "none", **options}).lr_rule == "none"
 
 
 def test_a_rate_that_a_rule_raises_rises_for_an_epoch() -> None:

@@ -252,11 +252,11 @@ def test_nothing_else_is_left_for_compose_to_fill_in(experiment: Experiment) -> 
 # --- spark ---------------------------------------------------------------------------------------
 
 
-def spark_document(**knobs: Any) -> dict[str, Any]:
-    return document(Experiment(workers=3, launcher="spark", engine="docker", **knobs))
+def spark_document(**options: Any) -> dict[str, Any]:
+    return document(Experiment(workers=3, launcher="spark", engine="docker", **options))
 
 
-def test_a_spark_cluster_has_a_worker_on_every_node_and_its_attendants() -> None:
+def test_a_spark_cluster_has_a_worker_on_every_node_and_its_auxiliary_services() -> None:
     services = spark_document()["services"]
     assert list(services) == ["node0", "node1", "node2", "master", "driver", "pages"]
     for name in ("node0", "node1", "node2"):

@@ -13,62 +13,62 @@ import pytest
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
 from workloads.launchers import remote_task
-from workloads.launchers.artifact_server import Depot
+from workloads.launchers.artifact_server import ArtifactServer
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Iterator[Depot]:
+def artifact_server(tmp_path: Path) -> Iterator[ArtifactServer]:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "images").write_bytes(bytes(range(256)) * 10_000)
-    with Depot("127.0.0.1") as depot:
-        depot.data = tmp_path / "data"
-        depot.run = RunFolder(tmp_path / "run").create()
-        write_json(depot.run.spec, Experiment(workers=2).to_json())
-        yield depot
+    with ArtifactServer("127.0.0.1") as artifact_server:
+        artifact_server.data = tmp_path / "data"
+        artifact_server.run = RunFolder(tmp_path / "run").create()
+        write_json(artifact_server.run.spec, Experiment(workers=2).to_json())
+        yield artifact_server
 
 
-def run_of(depot: Depot) -> RunFolder:
-    assert depot.run is not None
-    return depot.run
+def run_of(artifact_server: ArtifactServer) -> RunFolder:
+    assert artifact_server.run is not None
+    return artifact_server.run
 
 
-def test_the_code_can_be_imported_from(depot: Depot) -> None:
-    names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{depot.url}/code"))).namelist()
+def test_the_code_can_be_imported_from(artifact_server: ArtifactServer) -> None:
+    names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{artifact_server.url}/code"))).namelist()
     assert "workloads/launchers/remote_task.py" in names
     assert "cluster/spec/experiment.py" in names
     assert all(name.startswith(("cluster/", "workloads/")) for name in names)
 
 
-def test_data_arrive_whole(depot: Depot, tmp_path: Path) -> None:
-    folder = remote_task.fetch_data(depot.url, tmp_path / "fetched")
+def test_data_arrive_whole(artifact_server: ArtifactServer, tmp_path: Path) -> None:
+    folder = remote_task.fetch_data(artifact_server.url, tmp_path / "fetched")
     (file,) = (folder / "mnist").iterdir()
     assert file.read_bytes() == (tmp_path / "data" / "images").read_bytes()
 
 
 def test_events_stay_until_an_event_outside_of_training_and_then_arrive_in_order(
-    depot: Depot,
+    artifact_server: ArtifactServer,
 ) -> None:
-    log = remote_task.SentLog(depot.url, "node1", 1)
+    log = remote_task.SentLog(artifact_server.url, "node1", 1)
     log.border("phase", phase="train", epoch=1)
     for step in (1, 2):
         log.write("step", step=step)
-    assert not run_of(depot).events(1).exists()
+    assert not run_of(artifact_server).events(1).exists()
     log.write("epoch", epoch=1)
     log.write("step", step=3)
-    kinds = [(e["event"], e.get("step")) for e in run_of(depot).read_events(1)]
+    kinds = [(e["event"], e.get("step")) for e in run_of(artifact_server).read_events(1)]
     assert kinds == [("phase", None), ("step", 1), ("step", 2), ("epoch", None)]
     log.write("error", message="lost")
-    assert [e["event"] for e in run_of(depot).read_events(1)][-2:] == ["step", "error"]
+    assert [e["event"] for e in run_of(artifact_server).read_events(1)][-2:] == ["step", "error"]
 
 
-def test_the_model_lands_in_the_run_folder(depot: Depot) -> None:
-    remote_task.put(f"{depot.url}/model", b"weights")
-    assert run_of(depot).model.read_bytes() == b"weights"
+def test_the_model_lands_in_the_run_folder(artifact_server: ArtifactServer) -> None:
+    remote_task.put(f"{artifact_server.url}/model", b"weights")
+    assert run_of(artifact_server).model.read_bytes() == b"weights"
 
 
 @pytest.mark.parametrize("path", ["spec", "code", "data/mnist/images", "model"])
-def test_nobody_gets_anything_without_the_key(depot: Depot, path: str) -> None:
-    stranger = depot.url.rpartition("/")[0] + "/guess/" + path
+def test_nobody_gets_anything_without_the_key(artifact_server: ArtifactServer, path: str) -> None:
+    stranger = artifact_server.url.rpartition("/")[0] + "/guess/" + path
     with pytest.raises(urllib.error.HTTPError, match="404"):
         remote_task.get(stranger)
 
@@ -76,9 +76,11 @@ def test_nobody_gets_anything_without_the_key(depot: Depot, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["events/../spec", "events/%2e%2e", "spec", "data/../run/spec.json"]
 )
-def test_nothing_can_be_brought_to_another_place(depot: Depot, path: str) -> None:
-    before = run_of(depot).spec.read_bytes()
+def test_nothing_can_be_brought_to_another_place(
+    artifact_server: ArtifactServer, path: str
+) -> None:
+    before = run_of(artifact_server).spec.read_bytes()
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        remote_task.put(f"{depot.url}/{path}", b"evil")
-    assert run_of(depot).spec.read_bytes() == before
-    assert list((run_of(depot).path / "events").iterdir()) == []
+        remote_task.put(f"{artifact_server.url}/{path}", b"evil")
+    assert run_of(artifact_server).spec.read_bytes() == before
+    assert list((run_of(artifact_server).path / "events").iterdir()) == []

@@ -76,10 +76,10 @@ def gradient_of(name: str, tensor: Tensor, rank: int, step: int) -> Tensor:
     return values.to(tensor.dtype)
 
 
-def experiment(strategy: str, workers: int, **knobs: Any) -> Experiment:
+def experiment(strategy: str, workers: int, **options: Any) -> Experiment:
     """Of a model with buffers, as the networks here have them, and with a rate that stays what it is."""
     fixed: dict[str, Any] = {"model": "mnist-bn", "lr_rule": "none", "train_size": 60_000}
-    return Experiment(strategy=strategy, workers=workers, **fixed, **knobs)
+    return Experiment(strategy=strategy, workers=workers, **fixed, **options)
 
 
 def make_exchanger(model: nn.Module, spec: Experiment, rank: int) -> Exchanger:
@@ -93,8 +93,8 @@ def exchanged_gradients(rank: int, workers: int) -> dict[tuple[str, int], dict[s
     """The gradients that every strategy leaves, for every kind of piece, in the second of two rounds."""
     results = {}
     for strategy in GRADIENT_STRATEGIES:
-        for kind, knobs in enumerate(PIECES):
-            spec = experiment(strategy, workers, **knobs)
+        for kind, options in enumerate(PIECES):
+            spec = experiment(strategy, workers, **options)
             model = Zoo()
             exchanger = make_exchanger(model, spec, rank)
             for index in range(2):
@@ -116,8 +116,8 @@ def exchanged_gradients(rank: int, workers: int) -> dict[tuple[str, int], dict[s
 def trained_with_a_server(rank: int, nodes: int) -> dict[int, dict[str, Tensor]]:
     """Parameters after two rounds; the last rank is the server."""
     results = {}
-    for kind, knobs in enumerate(PIECES):
-        spec = experiment("parameter-server", nodes - 1, **knobs)
+    for kind, options in enumerate(PIECES):
+        spec = experiment("parameter-server", nodes - 1, **options)
         if rank == spec.workers:
             server = Server(spec, Zoo())
             for index in range(2):
@@ -161,11 +161,11 @@ def buffers_after_a_round(rank: int, workers: int) -> dict[tuple[str, str], list
     for strategy in ("allreduce", "gather-scatter", "pairwise"):
         for buffers in ("broadcast", "average", "local"):
             passes: dict[str, Any] = {"passes": 1, "schedule": "ring"}
-            knobs = passes if strategy == "pairwise" else {}
+            options = passes if strategy == "pairwise" else {}
             reduce = (
                 "mean" if strategy == "pairwise" else "sum"
             )  # of gradients: statistics are averaged
-            spec = experiment(strategy, workers, buffers=buffers, reduce=reduce, **knobs)
+            spec = experiment(strategy, workers, buffers=buffers, reduce=reduce, **options)
             model = nn.Sequential(nn.BatchNorm1d(3), nn.BatchNorm1d(2, dtype=torch.float64))
             for buffer in model.buffers():
                 buffer.fill_(rank)
@@ -205,8 +205,8 @@ def test_a_server_updates_by_the_mean_and_everyone_gets_the_model(
 ) -> None:
     results = on_workers(f"{HERE}:trained_with_a_server", workers + 1, tmp_path)[:-1]
     spec = Experiment()
-    for kind, knobs in enumerate(PIECES):
-        steps = knobs.get("local_steps", 1)
+    for kind, options in enumerate(PIECES):
+        steps = options.get("local_steps", 1)
         for name, start in Zoo().named_parameters():
             got = results[0][kind][name]
             expected = start.double()

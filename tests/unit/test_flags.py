@@ -11,7 +11,7 @@ from cluster.flags import make_experiments, make_parser
 from cluster.spec.experiment import Experiment, SpecError
 from cluster.spec.strategies import SCHEDULES, STRATEGIES
 
-KNOBS = [field for field in dataclasses.fields(Experiment) if field.metadata]
+OPTIONS = [field for field in dataclasses.fields(Experiment) if field.metadata]
 
 
 def experiments(line: str) -> list[Experiment]:
@@ -63,9 +63,9 @@ TYPED: dict[str, tuple[str, Any]] = {
 ONLY_PAIRWISE = ("passes", "schedule")
 
 
-@pytest.mark.parametrize("name", [knob.name for knob in KNOBS if knob.name != "engine"])
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS if option.name != "engine"])
 def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
-    """A knob that is new here needs a line in TYPED."""
+    """A option that is new here needs a line in TYPED."""
     text, value = TYPED[name]
     strategy = "--strategy pairwise" if name in ONLY_PAIRWISE else "--strategy allreduce"
     strategy += " --launcher horovod" if name == "timeline" else ""
@@ -354,7 +354,7 @@ def test_what_all_runs_share_takes_one_value(flag: str) -> None:
 
 def test_every_knob_of_an_experiment_has_a_flag_with_its_unit_in_the_help() -> None:
     help_text = make_parser().format_help()
-    for field in KNOBS:
+    for field in OPTIONS:
         flag, unit = f"--{field.name.replace('_', '-')}", re.escape(field.metadata["unit"])
         assert re.search(rf"^  {flag} \[?{unit}\]?(\s|$)", help_text, re.MULTILINE), flag
 

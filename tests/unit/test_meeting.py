@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.measuring import PATIENCE_S
-from workloads.comm.rendezvous import await_meeting_point
+from workloads.comm.rendezvous import await_rendezvous
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_who_comes_before_the_first_node_waits_for_it(first: socket.socket) -> N
     found = threading.Event()
 
     def wait() -> None:
-        await_meeting_point(500)
+        await_rendezvous(500)
         found.set()
 
     threading.Thread(target=wait, daemon=True).start()
@@ -43,4 +43,4 @@ def test_a_first_node_that_never_comes_is_named(
     monkeypatch.setenv("MASTER_ADDR", name)
     said = re.escape(f"no meeting point at {name}:{first.getsockname()[1]} after 0 s")
     with first, pytest.raises(TimeoutError, match=said):
-        await_meeting_point(0.1)
+        await_rendezvous(0.1)

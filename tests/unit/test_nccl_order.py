@@ -52,7 +52,7 @@ class Meeting:
         self.under_way: dict[int, list[Half]] = {}
         self.own = threading.local()
 
-    def trade(self, group: Sequence[Half]) -> list[Any]:
+    def sendrecv(self, group: Sequence[Half]) -> list[Any]:
         rank = self.own.rank
         with self.changed:
             assert rank not in self.under_way
@@ -93,7 +93,7 @@ class OfEachThread(dict[Any, Any]):
 def meeting(monkeypatch: pytest.MonkeyPatch) -> Meeting:
     made = Meeting()
     library = SimpleNamespace(
-        isend="send", irecv="receive", P2POp=Half, batch_isend_irecv=made.trade
+        isend="send", irecv="receive", P2POp=Half, batch_isend_irecv=made.sendrecv
     )
     monkeypatch.setattr(messages, "dist", library)
     monkeypatch.setattr(messages, "_buffers", OfEachThread())
@@ -117,8 +117,8 @@ def test_two_workers_that_send_before_they_receive_wait_for_ever(
     monkeypatch.setitem(globals(), "PATIENCE_S", 0.2)
 
     def work(rank: int) -> None:
-        messages.trade([(torch.ones(3), 1 - rank)], [])
-        messages.trade([], [(torch.empty(3), 1 - rank)])
+        messages.sendrecv([(torch.ones(3), 1 - rank)], [])
+        messages.sendrecv([], [(torch.empty(3), 1 - rank)])
 
     with pytest.raises(Deadlock):
         on_all(meeting, 2, work)

@@ -83,7 +83,7 @@ def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "factor"),
+    ("options", "factor"),
     [
         ({}, 2),
         ({"workers": 1}, 1),
@@ -100,9 +100,9 @@ def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
     ],
 )
 def test_the_rate_follows_the_batches_that_make_an_update(
-    knobs: dict[str, Any], factor: float
+    options: dict[str, Any], factor: float
 ) -> None:
-    assert full_rate(Experiment(**{"workers": 4, "lr": 0.05, **knobs})) == pytest.approx(
+    assert full_rate(Experiment(**{"workers": 4, "lr": 0.05, **options})) == pytest.approx(
         0.05 * factor
     )
 

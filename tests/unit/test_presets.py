@@ -115,7 +115,7 @@ def test_a_knob_that_does_not_exist_is_refused(
         'title = "odd"\n[[runs]]\nworkers = [2, 3]\ncolour = "red"\n'
     )
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    with pytest.raises(SpecError, match="unknown knob colour"):
+    with pytest.raises(SpecError, match="unknown option colour"):
         experiments("--preset odd")
 
 

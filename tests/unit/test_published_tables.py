@@ -1,4 +1,4 @@
-"""Published numbers are the papers', our runs are found by their knobs, and words follow the numbers."""
+"""Published numbers are the papers', our runs are found by their options, and words follow the numbers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Any:
-    """Runs with these knobs, whose steps take so many milliseconds and whose epochs so many seconds."""
+    """Runs with these options, whose steps take so many milliseconds and whose epochs so many seconds."""
     source = next(f.path for f in find_runs(RECORDED) if "allreduce-n2" in f.path.name)
 
     def told(*runs: dict[str, Any]) -> dict[str, Series]:
@@ -28,8 +28,8 @@ def tell(tmp_path: Path) -> Any:
             shutil.copytree(source, folder)
             summary = json.loads((folder / "summary.json").read_text())
             summary |= {"session": folder.parent.name, "run": folder.name}
-            knobs = {key: value for key, value in run.items() if not key.endswith("_s")}
-            summary["spec"] |= {"epochs": 2, "train_size": 1200} | knobs
+            options = {key: value for key, value in run.items() if not key.endswith("_s")}
+            summary["spec"] |= {"epochs": 2, "train_size": 1200} | options
             summary["seconds"] |= {"step_median": run["step_s"], "train": 2 * run["epoch_s"]}
             summary["training"] = None
             (folder / "summary.json").write_text(json.dumps(summary))
@@ -41,8 +41,8 @@ def tell(tmp_path: Path) -> Any:
 
 
 def run(strategy: str, workers: int, batch: int, epoch_s: float, **more: Any) -> dict[str, Any]:
-    knobs = {"strategy": strategy, "workers": workers, "batch_size": batch}
-    return knobs | {"epoch_s": epoch_s, "step_s": epoch_s / 100} | more
+    options = {"strategy": strategy, "workers": workers, "batch_size": batch}
+    return options | {"epoch_s": epoch_s, "step_s": epoch_s / 100} | more
 
 
 def speed_ups(one: Series) -> list[tuple[int, float]]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.summary.training import describe, unevenness
+from analysis.summary.training import describe, label_skew
 from cluster.spec.catalogue import parse_partition
 from cluster.spec.experiment import Experiment, SpecError
 from workloads.data import partition
@@ -41,7 +41,7 @@ def test_shards_are_equally_large_and_disjoint(how: str, workers: int) -> None:
 def test_the_smaller_alpha_the_more_uneven_and_by_label_most_of_all() -> None:
     labels = labelled()
     ways = ["iid", "dirichlet:100", "dirichlet:1", "dirichlet:0.1", "label"]
-    found = [unevenness(label_counts(labels, partition.shards(labels, 10, w, 2))) for w in ways]
+    found = [label_skew(label_counts(labels, partition.shards(labels, 10, w, 2))) for w in ways]
     assert found == sorted(found)
     assert found[0] < 0.1
     assert found[-1] > 0.85
@@ -80,8 +80,8 @@ def samples(count: int = 600) -> Samples:
     return Samples(rows, labels, rows, labels, lambda x: x.float())
 
 
-def spec(**knobs: Any) -> Experiment:
-    return Experiment(**{"workers": 3, "batch_size": 10, "train_size": 300, **knobs})
+def spec(**options: Any) -> Experiment:
+    return Experiment(**{"workers": 3, "batch_size": 10, "train_size": 300, **options})
 
 
 @pytest.mark.parametrize("how", ["iid", "label", "dirichlet:0.2"])
@@ -230,7 +230,7 @@ def test_how_training_went_is_told_by_epoch() -> None:
     told = describe(experiment, [steps(0), steps(1)])
     assert told["parameters"] == 7
     assert told["learning_rate"] == {"given": 0.1, "rule": "linear", "full": 0.2, "warmup_steps": 2}
-    assert told["shards"] == {"label_counts": [[10, 10], [20, 0]], "unevenness": 0.25}
+    assert told["shards"] == {"label_counts": [[10, 10], [20, 0]], "label_skew": 0.25}
     first, second = told["epochs"]
     assert first == {
         "epoch": 1,

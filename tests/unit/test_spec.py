@@ -240,9 +240,9 @@ def test_a_label_names_strategy_workers_and_passes(values: dict[str, Any], label
 
 
 def test_every_knob_has_a_group_a_help_and_a_unit() -> None:
-    knobs = [field for field in dataclasses.fields(Experiment) if field.metadata]
-    assert {"workers", "strategy", "passes", "lr"} <= {field.name for field in knobs}
-    for field in knobs:
+    options = [field for field in dataclasses.fields(Experiment) if field.metadata]
+    assert {"workers", "strategy", "passes", "lr"} <= {field.name for field in options}
+    for field in options:
         assert field.metadata["group"] in ("strategy", "cluster", "training")
         assert field.metadata["help"]
         assert field.metadata["unit"]
@@ -280,7 +280,7 @@ def test_a_spec_from_before_gpus_is_one_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "words"),
+    ("options", "words"),
     [
         ({"gpu": 2}, "which is for strategy single"),
         ({"gpu": -1}, "gpu must be between 0 and 16"),
@@ -289,6 +289,6 @@ def test_a_spec_from_before_gpus_is_one_without() -> None:
         ({"gpu": 1, "bottleneck": "1:20mbit"}, "bottleneck does not go with gpu"),
     ],
 )
-def test_what_makes_no_sense_on_gpus_is_refused(knobs: dict[str, Any], words: str) -> None:
+def test_what_makes_no_sense_on_gpus_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        Experiment(**knobs)
+        Experiment(**options)

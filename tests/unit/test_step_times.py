@@ -68,7 +68,7 @@ def test_a_median_is_taken_of_what_a_whole_turn_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "steps"),
+    ("options", "steps"),
     [
         ({"strategy": "allreduce"}, 1),
         ({"strategy": "local-sgd", "local_steps": 8}, 8),
@@ -79,8 +79,8 @@ def test_a_median_is_taken_of_what_a_whole_turn_takes() -> None:
         ({"strategy": "single", "workers": 1}, 1),
     ],
 )
-def test_a_turn_ends_when_everyone_was_met(knobs: dict[str, Any], steps: int) -> None:
-    assert steps_of_a_turn(Experiment(**{"workers": 6, **knobs})) == steps
+def test_a_turn_ends_when_everyone_was_met(options: dict[str, Any], steps: int) -> None:
+    assert steps_of_a_turn(Experiment(**{"workers": 6, **options})) == steps
 
 
 def test_a_node_that_mostly_waits_for_one_says_for_which() -> None:

@@ -2,7 +2,7 @@
 
 Gloo tells messages apart by tags, and lets any number of them be under way. NCCL has no tags: messages between two
 workers arrive in the order in which they were sent, and one that waits for its other end holds up those behind it.
-So there, what happens at the same time is handed over as one group (`trade`), in the same order by all who take part.
+So there, what happens at the same time is handed over as one group (`sendrecv`), in the same order by all who take part.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def cut(flat: Tensor) -> tuple[Tensor, ...]:
     return tuple(flat.split(size))
 
 
-def trade(outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
+def sendrecv(outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
     """Send and receive at the same time, until all is there; empty tensors are not sent."""
     leaving = [message for message in outgoing if message[0].numel()]
     arriving = [message for message in incoming if message[0].numel()]
@@ -98,4 +98,4 @@ def trade(outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
 
 def swap(outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
     """Send one tensor and receive another at the same time."""
-    trade([(outgoing, to)], [(incoming, source)])
+    sendrecv([(outgoing, to)], [(incoming, source)])

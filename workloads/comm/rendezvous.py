@@ -71,7 +71,7 @@ class Peers(Protocol):
     def barrier(self) -> None:
         """Until all nodes are here."""
 
-    def add_up(self, tensor: Tensor) -> None:
+    def all_reduce_sum(self, tensor: Tensor) -> None:
         """In place, over all workers."""
 
     def take_first(self, tensor: Tensor) -> None:
@@ -91,7 +91,7 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> Peers:
     return peers
 
 
-def await_meeting_point(patience_s: float) -> None:
+def await_rendezvous(patience_s: float) -> None:
     """Until node 0 listens; where, comes from the environment, as torchrun has it."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     began = time.monotonic()

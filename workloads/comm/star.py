@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.comm.messages import Message, are_grouped, cut, kept_buffer, receive, send, trade
+from workloads.comm.messages import Message, are_grouped, cut, kept_buffer, receive, send, sendrecv
 
 AHEAD = 8
 """Chunks that the centre is ready to receive from each leaf before it has dealt with the first."""
@@ -29,7 +29,7 @@ def at_a_leaf(flat: Tensor, centre: int) -> None:
     chunks = cut(flat)
     if are_grouped():
         for leaving_now, returning_now in zip((*chunks, None), (None, *chunks), strict=True):
-            trade(_with(leaving_now, [centre]), _with(returning_now, [centre]))
+            sendrecv(_with(leaving_now, [centre]), _with(returning_now, [centre]))
         return
     leaving = [send(chunk, centre, tag=i) for i, chunk in enumerate(chunks)]
     returning = []
@@ -80,12 +80,12 @@ def _centre_in_groups(
     done: Tensor | None = None
     for i, chunk in enumerate(chunks):
         arriving = [places[at, : chunk.numel()] for at in range(len(leaves))]
-        trade(_with(done, leaves), zip(arriving, leaves, strict=True))
+        sendrecv(_with(done, leaves), zip(arriving, leaves, strict=True))
         for part in arriving:
             chunk.add_(part)
         finish(slice(i * size, i * size + chunk.numel()), chunk)
         done = chunk
-    trade(_with(done, leaves), [])
+    sendrecv(_with(done, leaves), [])
 
 
 def _with(tensor: Tensor | None, peers: Sequence[int]) -> list[Message]:

@@ -47,7 +47,7 @@ def data_files(spec: Experiment, root: Path) -> dict[str, Path]:
     }
 
 
-class Depot:
+class ArtifactServer:
     """A context manager; `run` and `data` are what workers are given at the moment."""
 
     def __init__(self, host: str) -> None:
@@ -59,7 +59,7 @@ class Depot:
         self._server = ThreadingHTTPServer(("", 0), self._handler())
         self.url = f"http://{host}:{self._server.server_port}/{self._key}"
 
-    def __enter__(self) -> Depot:
+    def __enter__(self) -> ArtifactServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

@@ -31,7 +31,7 @@ from workloads.comm.buckets import MIB
 from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import Preparation, await_meeting_point
+from workloads.comm.rendezvous import Preparation, await_rendezvous
 from workloads.device.timing import open_device
 from workloads.event_log import EventLog
 from workloads.launchers import horovod_exchange
@@ -54,15 +54,15 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))
     server = None
     if "HOROVOD_GLOO_RENDEZVOUS_PORT" not in os.environ:
-        server = _open_meeting_point(spec.workers) if rank == 0 else None
-        _go_to_meeting_point(spec.workers, rank)
+        server = _open_rendezvous(spec.workers) if rank == 0 else None
+        _go_to_rendezvous(spec.workers, rank)
     hvd.init()
     peers = HorovodPeers(spec, rank, server)
     peers.introduce()
     return peers
 
 
-def _open_meeting_point(workers: int) -> RendezvousHTTPServer:
+def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
     address = ("", int(os.environ["MASTER_PORT"]))
     server = RendezvousHTTPServer(address, RendezvousHandler, 0)
     hosts = ",".join(f"{node_name(rank)}:1" for rank in range(workers))
@@ -71,9 +71,9 @@ def _open_meeting_point(workers: int) -> RendezvousHTTPServer:
     return server
 
 
-def _go_to_meeting_point(workers: int, rank: int) -> None:
+def _go_to_rendezvous(workers: int, rank: int) -> None:
     """Wait until it is open, since Horovod itself gives up after a second; and say who we are."""
-    await_meeting_point(PATIENCE_S)
+    await_rendezvous(PATIENCE_S)
     host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     os.environ.update(
         HOROVOD_RANK=str(rank),
@@ -123,7 +123,7 @@ class HorovodPeers:
             hvd.barrier()
             open_device(self.spec.device).settle()
 
-    def add_up(self, tensor: Tensor) -> None:
+    def all_reduce_sum(self, tensor: Tensor) -> None:
         if self.workers > 1:
             hvd.allreduce_(tensor, name=horovod_exchange.name("sum", tensor), op=hvd.Sum)
 

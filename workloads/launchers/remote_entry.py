@@ -35,7 +35,7 @@ def look_around(_: object = None) -> dict[str, Any]:
     }
 
 
-def train(depot: str, networks: list[str]) -> None:
+def train(artifact_server: str, networks: list[str]) -> None:
     """Fetch gradwire from the driver, and go on with what it says. `networks` are all workers', by look_around."""
     import os
     import sys
@@ -47,9 +47,9 @@ def train(depot: str, networks: list[str]) -> None:
     own = os.environ.get("HOROVOD_SPARK_WORK_DIR")
     with tempfile.TemporaryDirectory(prefix="gradwire-", dir=own) as folder:
         code = Path(folder) / "code.zip"
-        with urllib.request.urlopen(f"{depot}/code", timeout=60) as answer:
+        with urllib.request.urlopen(f"{artifact_server}/code", timeout=60) as answer:
             code.write_bytes(answer.read())
         sys.path.insert(0, str(code))
         from workloads.launchers import remote_task
 
-        remote_task.train(depot, Path(folder), networks.count(look_around()["network"]))
+        remote_task.train(artifact_server, Path(folder), networks.count(look_around()["network"]))

@@ -25,9 +25,9 @@ LEAVES_WITH = ("hello", "epoch", "error", "end")
 class SentLog(EventLog):
     """An event log whose file is with the driver."""
 
-    def __init__(self, depot: str, node: str, sharers: int) -> None:
+    def __init__(self, artifact_server: str, node: str, sharers: int) -> None:
         super().__init__(None, node, sharers)
-        self._address = f"{depot}/events/{node}"
+        self._address = f"{artifact_server}/events/{node}"
         self._lines: list[str] = []
 
     def write(self, kind: str, **values: Any) -> None:
@@ -37,24 +37,26 @@ class SentLog(EventLog):
             self._lines.clear()
 
 
-def train(depot: str, folder: Path, sharers: int) -> None:
+def train(artifact_server: str, folder: Path, sharers: int) -> None:
     """In a folder that is removed afterwards. `sharers` of the workers have this host's interfaces."""
     rank = int(os.environ["HOROVOD_RANK"])
     run = RunFolder(folder / "run").create()
-    run.spec.write_bytes(get(f"{depot}/spec"))
-    settings = Settings(rank, (run,), record=True, data_folder=fetch_data(depot, folder / "data"))
-    log = SentLog(depot, node_name(rank), sharers)
+    run.spec.write_bytes(get(f"{artifact_server}/spec"))
+    settings = Settings(
+        rank, (run,), record=True, data_folder=fetch_data(artifact_server, folder / "data")
+    )
+    log = SentLog(artifact_server, node_name(rank), sharers)
     run_once(run, settings, log)
     if rank == 0:
-        put(f"{depot}/model", run.model.read_bytes())
+        put(f"{artifact_server}/model", run.model.read_bytes())
 
 
-def fetch_data(depot: str, folder: Path) -> Path:
+def fetch_data(artifact_server: str, folder: Path) -> Path:
     """Every run anew: Spark itself would leave them lying about on its workers."""
     folder.mkdir()
-    for name in json.loads(get(f"{depot}/data")):
+    for name in json.loads(get(f"{artifact_server}/data")):
         (folder / name).parent.mkdir(exist_ok=True)
-        with (folder / name).open("wb") as file, _open(f"{depot}/data/{name}") as answer:
+        with (folder / name).open("wb") as file, _open(f"{artifact_server}/data/{name}") as answer:
             shutil.copyfileobj(answer, file)
     return folder
 

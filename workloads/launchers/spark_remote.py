@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 
 from cluster.spec.run_folder import RunFolder
 from workloads.event_log import EventLog
-from workloads.launchers import remote_entry as errand
-from workloads.launchers.artifact_server import Depot
+from workloads.launchers import remote_entry as remote_entry
+from workloads.launchers.artifact_server import ArtifactServer
 from workloads.launchers.spark_fit import complaint, differing, too_few
 from workloads.worker import PATIENCE_S, appears, log_to
 
@@ -54,7 +54,7 @@ def main(master: str, workers: int) -> int:
     orders_in = os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for library in (cloudpickle, pyspark.cloudpickle):
-        library.register_pickle_by_value(errand)
+        library.register_pickle_by_value(remote_entry)
     session = open_session(master, workers)
     try:
         found = look_around(session, workers)
@@ -65,9 +65,9 @@ def main(master: str, workers: int) -> int:
     answers.write(json.dumps({"workers": found}) + "\n")
     orders: queue.Queue[dict[str, str]] = queue.Queue()
     threading.Thread(target=_listen, args=(orders_in, orders, session), daemon=True).start()
-    with Depot(str(session.conf.get("spark.driver.host"))) as depot:
+    with ArtifactServer(str(session.conf.get("spark.driver.host"))) as artifact_server:
         while True:
-            _carry_out(orders.get(), depot, found)  # here, since Horovod handles signals
+            _carry_out(orders.get(), artifact_server, found)  # here, since Horovod handles signals
 
 
 def _listen(orders_in: TextIO, orders: queue.Queue[dict[str, str]], session: SparkSession) -> None:
@@ -131,14 +131,14 @@ def look_around(session: SparkSession, workers: int) -> list[dict[str, Any]]:
     for attempt in range(1, LOOKS + 1):
         try:
             found: list[dict[str, Any]] = tasks.mapPartitions(
-                lambda _: [errand.look_around()]
+                lambda _: [remote_entry.look_around()]
             ).collect()
             break
         except Exception as error:  # on a busy host a first Python may start too slowly for Spark
             traceback.print_exc()
             if attempt == LOOKS:
                 raise Unfit(complaint(str(error))) from error
-    if differences := differing(found, errand.look_around()):
+    if differences := differing(found, remote_entry.look_around()):
         raise Unfit(differences)
     return found
 
@@ -159,16 +159,18 @@ def _executors(session: SparkSession) -> int:
     return int(status.size()) - 1  # the driver stands there, too
 
 
-def _carry_out(order: dict[str, str], depot: Depot, found: list[dict[str, Any]]) -> None:
-    run = depot.run = RunFolder(Path(order["run"]))
-    depot.data = Path(order["data"])
+def _carry_out(
+    order: dict[str, str], artifact_server: ArtifactServer, found: list[dict[str, Any]]
+) -> None:
+    run = artifact_server.run = RunFolder(Path(order["run"]))
+    artifact_server.data = Path(order["data"])
     if not appears(run.spec):
         sys.exit(f"{run.spec} did not appear within {PATIENCE_S:g} s")
     log_to(run.log_of(DRIVER))
     log = EventLog(run.events_of(DRIVER), DRIVER)
     horovod.spark.run(
-        errand.train,
-        args=(depot.url, [one["network"] for one in found]),
+        remote_entry.train,
+        args=(artifact_server.url, [one["network"] for one in found]),
         num_proc=run.read_experiment().workers,
         start_timeout=START_TIMEOUT_S,
         use_gloo=True,

@@ -16,7 +16,7 @@ from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
 from workloads.comm.messages import group_messages
-from workloads.comm.rendezvous import Preparation, await_meeting_point
+from workloads.comm.rendezvous import Preparation, await_rendezvous
 from workloads.device.timing import open_device
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
@@ -37,7 +37,7 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
     group_messages(spec.backend == "nccl")
     patience_s = _patience_s(spec, model_bytes)
     if rank:
-        await_meeting_point(patience_s)  # torch would try again only after half a second
+        await_rendezvous(patience_s)  # torch would try again only after half a second
     dist.init_process_group(
         spec.backend,
         init_method="env://",
@@ -99,7 +99,7 @@ class TorchPeers:
             dist.barrier()
             open_device(self.spec.device).settle()
 
-    def add_up(self, tensor: Tensor) -> None:
+    def all_reduce_sum(self, tensor: Tensor) -> None:
         if self.workers > 1:
             dist.all_reduce(tensor, group=self.group)
 

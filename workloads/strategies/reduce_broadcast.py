@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.comm.messages import kept_buffer, trade
+from workloads.comm.messages import kept_buffer, sendrecv
 from workloads.strategies.round import Round
 
 
@@ -23,17 +23,17 @@ def exchange(flat: Tensor, round: Round) -> None:
     distance = 1
     while distance < workers and not rank & distance:
         if rank + distance < workers:
-            trade([], [(arriving, rank + distance)])
+            sendrecv([], [(arriving, rank + distance)])
             flat.add_(arriving)
         distance *= 2
     if rank == 0:
         flat.div_(round.divisor)
     else:
-        trade([(flat, rank - distance)], [])
-        trade([], [(flat, rank - distance)])
+        sendrecv([(flat, rank - distance)], [])
+        sendrecv([], [(flat, rank - distance)])
     leaving = []
     while distance > 1:
         distance //= 2
         if rank + distance < workers:
             leaving.append((flat, rank + distance))
-    trade(leaving, [])
+    sendrecv(leaving, [])

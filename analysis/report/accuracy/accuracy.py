@@ -24,7 +24,7 @@ from analysis.report.figures import (
     share_axis,
 )
 from analysis.report.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
-from analysis.tables.chance_level import is_guessing
+from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, mean
 from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, seconds_text
@@ -51,7 +51,7 @@ def section(report: Report) -> Section | None:
         counted = [(one, points) for one, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
             parts.append(chart_html(_chart(name, counted)))
-        if report.target is None and all(_is_guessing(report, one) for one in configurations):
+        if report.target is None and all(_is_chance_level(report, one) for one in configurations):
             continue  # a target that guessing reaches says nothing
         costs = _costs(report, task, [one for one, _ in drawn])
         parts.append(costs[0])
@@ -73,9 +73,9 @@ def section(report: Report) -> Section | None:
     )
 
 
-def _is_guessing(report: Report, one: Configuration) -> bool:
+def _is_chance_level(report: Report, one: Configuration) -> bool:
     accuracy = mean(report.runs, one, "accuracy")
-    return accuracy is not None and is_guessing(one.row, accuracy)
+    return accuracy is not None and is_chance_level(one.row, accuracy)
 
 
 Drawn = Sequence[tuple[Configuration, list[Point]]]

@@ -21,7 +21,7 @@ LABEL_COLOURS = (
 COLUMNS = [
     Column("configuration", "configuration", left=True),
     Column("partition", "partition", word=True),
-    Column("unevenness", "unevenness", "{:.2f}".format),
+    Column("label_skew", "label_skew", "{:.2f}".format),
     Column("fewest labels of a worker", "fewest_labels"),
     Column("smallest shard", "smallest", "{:,}".format),
     Column("largest shard", "largest", "{:,}".format),
@@ -29,7 +29,7 @@ COLUMNS = [
     Column("consensus distance", "consensus_distance", "{:.2g}".format),
 ]
 NOTE = (
-    "Unevenness: how far the labels of a worker are from everybody's, as total variation distance, mean over workers;"
+    "Label skew: how far the labels of a worker are from everybody's, as total variation distance, mean over workers;"
     " 0 is alike, towards 1 is nothing in common. A label counts for a worker that has any of it. Bars: how many training"
     " samples of each label a worker has (first seed). Numbers are means of seeds."
 )
@@ -39,7 +39,7 @@ def section(report: Report) -> Section | None:
     known = [one for one in report.configurations if not _counts(report, one).empty]
     if all(pd.isna(one.row["partition"]) or one.row["partition"] == "iid" for one in known):
         return None
-    known.sort(key=lambda one: -(mean(report.runs, one, "unevenness") or 0))
+    known.sort(key=lambda one: -(mean(report.runs, one, "label_skew") or 0))
     rows = [_row(report, one) for one in known]
     charts = {
         one.label: _chart(_counts(report, one))
@@ -59,7 +59,7 @@ def section(report: Report) -> Section | None:
         "\n".join(parts),
         NOTE,
         tables={
-            "unevenness": pd.DataFrame(rows),
+            "label_skew": pd.DataFrame(rows),
             "labels": counts[["configuration", "rank", "label", "count"]],
         },
     )
@@ -84,7 +84,7 @@ def _row(report: Report, one: Configuration) -> dict[str, Any]:
         "largest": int(samples.max()),
         **{
             name: mean(report.runs, one, name)
-            for name in ("unevenness", "accuracy", "consensus_distance")
+            for name in ("label_skew", "accuracy", "consensus_distance")
         },
     }
 

@@ -13,7 +13,7 @@ from analysis.predict.advice import AVERAGE_LESS, Answer, Step, advice
 from analysis.predict.fitted import load
 from analysis.report.accuracy.curves import reached, usual_target
 from analysis.report.overview.verdict import AGREES, compared, is_measured
-from analysis.tables.chance_level import is_guessing
+from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
@@ -99,7 +99,7 @@ def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     ties = [one for one in found if one.mean >= best.mean - TIE]
     names = _listed([one.one.label for one in ties]) + (" alike" if len(ties) > 1 else "")
     text = f"{names}, {best.mean:.2%}"
-    if is_guessing(best.one.row, best.mean):
+    if is_chance_level(best.one.row, best.mean):
         return [Answer("Accuracy:", f"no better than guessing; the best: {text}.")]
     if seeds > 1:
         text += f" ({'the first: ' if len(ties) > 1 else ''}mean of {seeds} seeds, {best.low:.2%} to {best.high:.2%})"
@@ -207,7 +207,7 @@ def _advice(report: Report) -> list[Answer]:
 
 def _guess(runs: Runs, configurations: Sequence[Configuration]) -> bool:
     found = _measured(runs, configurations, "accuracy")
-    return all(is_guessing(one.one.row, one.mean) for one in found)
+    return all(is_chance_level(one.one.row, one.mean) for one in found)
 
 
 def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
@@ -253,7 +253,7 @@ def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
             best.setdefault(got.one.strategy, got)
         less = [got for name, got in best.items() if name in AVERAGE_LESS]
         full = [got for name, got in best.items() if name not in AVERAGE_LESS]
-        if less and full and not is_guessing(found[0].one.row, found[0].mean):
+        if less and full and not is_chance_level(found[0].one.row, found[0].mean):
             each = "; ".join(f"{got.one.label} {got.mean:.2%}" for got in (*less, full[0]))
             worst = min(less, key=lambda got: got.mean)
             compared_groups.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))

@@ -1,6 +1,6 @@
 """An experiment -> the exact command that repeats it. Pure.
 
-All knobs that differ from what ./measure.sh would fill in; a test types it in again and gets the same experiment.
+All options that differ from what ./measure.sh would fill in; a test types it in again and gets the same experiment.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from cluster.spec.experiment import OFF, Experiment, SpecError
 from cluster.spec.strategies import own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
-"""What other knobs' defaults may depend on."""
+"""What other options' defaults may depend on."""
 
 
 def command(spec: dict[str, Any]) -> str:
-    """`spec` as in summary.json; knobs that are not known any more are left out."""
+    """`spec` as in summary.json; options that are not known any more are left out."""
     spec = OFF | spec  # as it was before there were rules
     usual = _filled_in(spec)
     words = ["./measure.sh"]

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
 from analysis.report.page import Column, Section, bullets, paragraphs, table_html
-from analysis.tables.chance_level import is_guessing
+from analysis.tables.chance_level import is_chance_level
 from analysis.tables.labels import differing, in_common, labels, scored_on, several_sizes
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.records import HEADER_BYTES
@@ -132,6 +132,6 @@ def cost_of_a_point(run: pd.Series[Any]) -> float | None:
     """Bytes of all nodes in training for each percent of accuracy; None where nothing was learned."""
     if pd.isna(run["accuracy"]) or pd.isna(run["train_sent_bytes"]) or not run["accuracy"]:
         return None
-    if is_guessing(run, float(run["accuracy"])):
+    if is_chance_level(run, float(run["accuracy"])):
         return None
     return float(run["train_sent_bytes"]) / (100 * float(run["accuracy"]))

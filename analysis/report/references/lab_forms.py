@@ -1,6 +1,6 @@
 """Tables of lab sheets, which are published empty, filled in with our runs (analysis/published/*.toml, `form`). Pure.
 
-A table has rows of its own, each with the knobs of the runs it stands for; or else numbers of workers down and
+A table has rows of its own, each with the options of the runs it stands for; or else numbers of workers down and
 batch sizes across. Several seeds are averaged. The newest session that fills a sheet's tables is taken.
 """
 
@@ -77,10 +77,10 @@ def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
 def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
     """The second epoch of one worker over that of this run, with the same batch size, samples and kind of machine."""
     runs = runs.assign(gpu=runs["gpu"].fillna(0))  # older runs do not say
-    knobs = ["batch_size", "train_size", "epochs", "gpu"]
-    single = runs[runs["strategy"] == "single"].groupby(knobs)["second_epoch_s"].mean()
+    options = ["batch_size", "train_size", "epochs", "gpu"]
+    single = runs[runs["strategy"] == "single"].groupby(options)["second_epoch_s"].mean()
     runs["speed_up"] = [
-        single.get(tuple(run[knobs]), float("nan")) / run["second_epoch_s"]
+        single.get(tuple(run[options]), float("nan")) / run["second_epoch_s"]
         for _, run in runs.iterrows()
     ]
     return runs

@@ -1,6 +1,6 @@
 """Published tables (analysis/published/*.toml) beside our runs: which run is meant, and do they agree. Pure but for reading.
 
-A row of a table names the knobs (and, where it differs from its column's, the figure of ours) of the run it stands for. Runs of one session are compared, that with the most rows; a
+A row of a table names the options (and, where it differs from its column's, the figure of ours) of the run it stands for. Runs of one session are compared, that with the most rows; a
 session made with the paper's own preset may have fewer epochs than the paper (a quick variant): its rows match
 without them. Several seeds are averaged.
 """

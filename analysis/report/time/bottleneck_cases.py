@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.tables.labels import differing, labels
-from analysis.tables.load import KNOBS, Runs
+from analysis.tables.load import OPTIONS, Runs
 from cluster.spec.links import parse_cores, parse_links
 
 SLOW = ("bottleneck", "straggler")
 """What the cases of a comparison differ in."""
 GIVEN = ("session", "engine", "workers", "model", "link", "cpus")
 """What all runs of a study share, whatever their strategy."""
-SAME = (*GIVEN, "strategy", "passes", "schedule", *(k for k in KNOBS if k not in (*GIVEN, *SLOW)))
+SAME = (*GIVEN, "strategy", "passes", "schedule", *(k for k in OPTIONS if k not in (*GIVEN, *SLOW)))
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ def find_studies(runs: Runs) -> list[Study]:
 
 def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
     first = comparisons[0].iloc[0]
-    knobs = [k for k in differing(pd.concat(comparisons)) if k not in (*GIVEN, *SLOW)]
+    options = [k for k in differing(pd.concat(comparisons)) if k not in (*GIVEN, *SLOW)]
     given = [f"{first['workers']} workers", f"model {first['model']}"]
     given += [] if pd.isna(first["link"]) else [f"links of {first['link']}"]
     given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores a node"]
-    names = labels([rows.iloc[0] for rows in comparisons], knobs, with_workers=False)
+    names = labels([rows.iloc[0] for rows in comparisons], options, with_workers=False)
     return Study(
         session=str(first["session"]),
         title=", ".join(given),
