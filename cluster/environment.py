@@ -15,13 +15,12 @@ from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import EngineUnavailable
+from cluster.spec.launchers import LAUNCHERS
 
 PACKAGES = (
     *("torch", "docker", "psutil", "pandas", "numpy", "PyYAML", "rich", "plotly"),
     *("horovod", "pyspark"),
 )
-NEEDS = {"horovod": ("horovod",), "spark": ("horovod", "pyspark")}
-"""What a launcher needs on the host when its workers or its driver run here, beside torch."""
 
 
 def need(kind: str, say: Callable[[str], None]) -> None:
@@ -45,7 +44,7 @@ def readiness(kind: str) -> str:
     _check_java(kind)
     if _lacking(kind):
         return "is set up on first use; compiling Horovod takes 4 minutes"
-    return ", ".join(f"{name} {_version(name)}" for name in NEEDS[kind])
+    return ", ".join(f"{name} {_version(name)}" for name in LAUNCHERS[kind].packages)
 
 
 def _check_java(kind: str) -> None:
@@ -58,7 +57,7 @@ def _check_java(kind: str) -> None:
 
 def _lacking(kind: str) -> list[str]:
     """Packages that are not there, or (Horovod) were built for another torch than the one that is."""
-    lacking = [name for name in NEEDS[kind] if _version(name) is None]
+    lacking = [name for name in LAUNCHERS[kind].packages if _version(name) is None]
     _, _, built_for = (_version("horovod") or "").partition("+torch")
     torch = (_version("torch") or "").partition("+")[0]
     return ["horovod"] if built_for and built_for != torch and not lacking else lacking

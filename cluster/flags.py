@@ -26,12 +26,12 @@ from cluster.spec.experiment import (
     strategies_with_passes,
 )
 from cluster.spec.ineffective import idle
+from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import NONE
 from cluster.spec.strategies import (
     AVERAGES,
     BUFFERS,
     EXCHANGE_OPTIONS,
-    LAUNCHERS,
     REDUCTIONS,
     SCHEDULES,
     STRATEGIES,

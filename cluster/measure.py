@@ -37,9 +37,9 @@ from cluster.session import Session
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.consensus import choose_schedule
 from cluster.spec.experiment import ENGINES, EXISTING, Experiment, SpecError
+from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.records import Summary
 from cluster.spec.run_folder import new_session
-from cluster.spec.strategies import LAUNCHERS
 from workloads.data.datasets import DataError, default_data_dir
 from workloads.data.prepare import prepare_all
 from workloads.models.pretrained import Chooser
@@ -181,7 +181,7 @@ def open_engine(
 
 
 def _largest_launcher(experiments: list[Experiment]) -> str:
-    """What has the one has the ones before it, too."""
+    """The last one in the table: its image contains the packages of those before it."""
     return max((e.launcher for e in experiments), key=list(LAUNCHERS).index)
 
 

@@ -25,10 +25,11 @@ from cluster.observe.collector import Collector
 from cluster.observe.event_tail import EventTail
 from cluster.observe.progress import Progress
 from cluster.spec.experiment import Experiment
+from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.quantities import write_memory
 from cluster.spec.records import Summary
 from cluster.spec.run_folder import RunFolder, write_json
-from cluster.spec.strategies import LAUNCHERS, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 
 GRACE_S = 3.0
 """After one node failed, how long the others have to say what they saw."""

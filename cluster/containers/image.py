@@ -16,11 +16,10 @@ from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import EngineError
+from cluster.spec.launchers import LAUNCHERS
 
 TARGETS = {
-    "torch": "worker",
-    "horovod": "horovod",
-    "spark": "spark",
+    **{launcher: facts.image for launcher, facts in LAUNCHERS.items()},
     "torch on GPUs": "gpu",
     "horovod on GPUs": "gpu-horovod",
     "report": "report",

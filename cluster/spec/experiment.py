@@ -14,12 +14,12 @@ from typing import Any, get_args, get_type_hints
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.ineffective import WITHOUT_MOMENTUM, idle
+from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import (
     AVERAGES,
     BUFFERS,
-    LAUNCHERS,
     REDUCTIONS,
     SCHEDULES,
     STRATEGIES,
@@ -358,11 +358,10 @@ class Experiment:
             {option: f"strategy {self.strategy}, {why}" for option, why in facts.refuses.items()}
         )
         launcher = LAUNCHERS[self.launcher]
-        if self.strategy in launcher.lacks:
-            others = ", ".join(name for name in STRATEGIES if name not in launcher.lacks)
+        if self.strategy not in launcher.strategies:
             raise SpecError(
-                f"launcher {self.launcher} has no {self.strategy}: {launcher.lacks[self.strategy]};"
-                f" it has: {others}"
+                f"launcher {self.launcher} has no {self.strategy}: {launcher.offers};"
+                f" it has: {', '.join(launcher.strategies)}"
             )
         self._refuse(
             {option: f"launcher {self.launcher}, {why}" for option, why in launcher.refuses.items()}

@@ -111,63 +111,6 @@ STRATEGIES: dict[str, StrategyFacts] = {
 }
 
 
-MIB = 2**20
-
-
-@dataclass(frozen=True)
-class LauncherFacts:
-    """The library that runs the workers, and what it cannot do."""
-
-    summary: str
-    imports: tuple[str, ...] = ()
-    """Slow modules, as with strategies."""
-    least_memory: int = 256 * MIB
-    """Bytes in which a worker with a small model just runs, in a container of its own."""
-    auxiliary_services: tuple[str, ...] = ()
-    """Nodes of its own, by name."""
-    event_writers: tuple[str, ...] = ()
-    """Of these, the ones that write events as workers do."""
-    lacks: dict[str, str] = field(default_factory=dict)
-    """Strategy -> why it has none."""
-    refuses: dict[str, str] = field(default_factory=dict)
-    """Option, or option=value -> why."""
-
-
-NO_MESSAGES = "it has no send and receive"
-HOROVOD_LACKS = {
-    "ring": NO_MESSAGES,
-    "reduce-broadcast": "it has no reduce to one worker",
-    "parameter-server": NO_MESSAGES,
-    "ddp": "that is torch.distributed's own",
-}
-HOROVOD_REFUSES = {
-    "compress=bf16": "which halves numbers to fp16 only",
-    "overlap": "which lets all-reduces of gradients overlap by itself, and nothing else",
-}
-HOROVOD_IMPORTS = ("torch._dynamo", "horovod.torch", "workloads.launchers.horovod_peers")
-
-LAUNCHERS = {
-    "torch": LauncherFacts(
-        "torch.distributed, on Gloo", refuses={"timeline": "which has none; Horovod has"}
-    ),
-    "horovod": LauncherFacts(
-        "Horovod, on Gloo",
-        imports=HOROVOD_IMPORTS,
-        least_memory=350 * MIB,
-        lacks=HOROVOD_LACKS,
-        refuses=HOROVOD_REFUSES,
-    ),
-    "spark": LauncherFacts(
-        "Horovod on a Spark cluster: a master, a driver, and a Spark worker on every node",
-        least_memory=768 * MIB,  # two Java machines beside it
-        auxiliary_services=("master", "driver"),
-        event_writers=("driver",),
-        lacks=HOROVOD_LACKS,
-        refuses=HOROVOD_REFUSES,
-    ),
-}
-
-
 def own_defaults(strategy: str) -> dict[str, object]:
     """Options whose default depends on the strategy."""
     facts = STRATEGIES[strategy]

@@ -15,7 +15,7 @@ import pytest
 from cluster.containers import checks as docker_checks
 from cluster.containers import image as docker_image
 from cluster.containers.projects import SERVICE_LABEL
-from cluster.spec.strategies import LAUNCHERS
+from cluster.spec.launchers import LAUNCHERS
 from tests import laws
 from tests.docker.test_docker_runs import containers, leftovers
 from tests.measuring import PROJECT, SILENCE_S, await_steps, finish, measure, start

@@ -13,7 +13,7 @@ from cluster.links import findings as link_report
 from cluster.links import tc as shaping
 from cluster.spec import synthetic
 from cluster.spec.experiment import Experiment, SpecError
-from cluster.spec.strategies import LAUNCHERS
+from cluster.spec.launchers import LAUNCHERS
 
 
 def experiments(flags: str) -> list[Experiment]:

@@ -18,16 +18,10 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from cluster.spec.experiment import Experiment
+from cluster.spec.launchers import LAUNCHERS
 from workloads.comm.flat import FlatModel
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
-
-PEERS = {
-    "torch": "workloads.launchers.torch_peers",
-    "horovod": "workloads.launchers.horovod_peers",
-    "spark": "workloads.launchers.horovod_peers",
-}
-"""Launcher -> the module whose join() meets the others through it."""
 
 TRY_S = 5.0
 PAUSES_S = (0.01, 0.25)
@@ -87,7 +81,8 @@ class Peers(Protocol):
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> Peers:
-    peers: Peers = importlib.import_module(PEERS[spec.launcher]).join(spec, rank, model_bytes)
+    module = importlib.import_module(LAUNCHERS[spec.launcher].peers)
+    peers: Peers = module.join(spec, rank, model_bytes)
     return peers
 
 

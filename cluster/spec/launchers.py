@@ -1,0 +1,82 @@
+"""Launchers: what starts the workers and carries their exchanges. One table; standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.spec.strategies import STRATEGIES
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """What a launcher has, what it needs, and what it cannot do."""
+
+    summary: str
+    peers: str
+    """Module of workloads whose join() connects a worker to the others."""
+    image: str
+    """Target of docker/Dockerfile. Images are nested: each contains those of the rows above."""
+    packages: tuple[str, ...] = ()
+    """Python packages needed beside torch where workers or their driver run on the host."""
+    has: tuple[str, ...] | None = None
+    """Names of its strategies; None: all of them."""
+    offers: str = ""
+    """The operations it is made of: why it does not have every strategy."""
+    imports: tuple[str, ...] = ()
+    """Slow modules that workers import: imported once before workers are forked."""
+    least_memory: int = 256 * MIB
+    """Bytes in which a worker with a small model just runs, in a container of its own."""
+    auxiliary_services: tuple[str, ...] = ()
+    """Names of nodes that do not train."""
+    event_writers: tuple[str, ...] = ()
+    """The auxiliary services that write events as workers do."""
+    refuses: dict[str, str] = field(default_factory=dict)
+    """Option, or option=value -> why it does not apply."""
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return tuple(STRATEGIES) if self.has is None else self.has
+
+
+HOROVOD_HAS = ("single", "allreduce", "allgather", "gather-scatter", "pairwise", "local-sgd")
+"""The functions of workloads/launchers/horovod_exchange.py."""
+HOROVOD_OFFERS = "Horovod offers all-reduce, all-gather and all-to-all, no send and receive"
+HOROVOD_PEERS = "workloads.launchers.horovod_peers"
+HOROVOD_REFUSES = {
+    "compress=bf16": "which halves numbers to fp16 only",
+    "overlap": "which lets all-reduces of gradients overlap by itself, and nothing else",
+}
+
+LAUNCHERS: dict[str, Launcher] = {
+    "torch": Launcher(
+        summary="torch.distributed, on Gloo",
+        peers="workloads.launchers.torch_peers",
+        image="worker",
+        refuses={"timeline": "which has none; Horovod has"},
+    ),
+    "horovod": Launcher(
+        summary="Horovod, on Gloo",
+        peers=HOROVOD_PEERS,
+        image="horovod",
+        packages=("horovod",),
+        has=HOROVOD_HAS,
+        offers=HOROVOD_OFFERS,
+        imports=("torch._dynamo", "horovod.torch", HOROVOD_PEERS),
+        least_memory=350 * MIB,
+        refuses=HOROVOD_REFUSES,
+    ),
+    "spark": Launcher(
+        summary="Horovod on a Spark cluster: a master, a driver, and a Spark worker on every node",
+        peers=HOROVOD_PEERS,
+        image="spark",
+        packages=("horovod", "pyspark"),
+        has=HOROVOD_HAS,
+        offers=HOROVOD_OFFERS,
+        least_memory=768 * MIB,  # two Java virtual machines run beside the worker
+        auxiliary_services=("master", "driver"),
+        event_writers=("driver",),
+        refuses=HOROVOD_REFUSES,
+    ),
+}
