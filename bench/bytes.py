@@ -1,53 +1,50 @@
-"""Measured over predicted bytes for every strategy, number of workers and size of model: python -m bench.bytes
+"""Measured over predicted bytes for every strategy, by number of workers and model size.
 
-    python -m bench.bytes --workers 2,3,4,6 --sizes 1M,4M,25M --engine netns
-
-On links that nobody throttled. The tests do some of these in every run; this does them all, and says which is
-furthest off, on average over the workers and at the busiest node.
+Links are not shaped. For each setting the table names the strategy whose ratio is furthest from
+1, by the mean over workers and by the busiest node. The tests measure some of these settings in
+every run.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 
-from bench.exchange import measure
+from bench.session import add_engine, measure, sizes
+from bench.table import Table
 from cluster.spec.strategies import STRATEGIES
 
-ALL = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
 STEPS = 4
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--engine", default="netns", choices=("netns", "docker"))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_engine(parser)
     parser.add_argument("--workers", default="2,3,4,6", help="a list (default: %(default)s)")
     parser.add_argument("--sizes", default="1M,4M,25M", help="a list (default: %(default)s)")
     parser.add_argument("--compress", default="none", help="(default: %(default)s)")
-    args = parser.parse_args()
-    print(
-        f"{'workers':>7}{'model':>7}  {'furthest off, mean':<32}{'furthest off, busiest node':<32}"
-    )
+
+
+def run(args: argparse.Namespace) -> Table:
+    strategies = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
+    rows = []
     for workers in args.workers.split(","):
         for size in args.sizes.split(","):
             summaries = measure(
-                *("--engine", args.engine, "--workers", workers, "--strategy", ALL),
-                *("--model", f"synthetic:{size}:8", "--local-steps", "1", "--epochs", "1"),
-                *("--batch-size", "1", "--train-size", str(int(workers) * STEPS)),
-                *("--compress", args.compress),
+                *("--engine", args.engine, "--workers", workers, "--strategy", strategies),
+                *("--model", f"synthetic:{size}:8", "--local-steps", "1"),
+                *("--compress", args.compress, *sizes(int(workers), STEPS)),
             )
-            cells = []
+            row = [workers, f"{size}B"]
             for kind in ("mean", "max"):
                 ratios = {
-                    s["spec"]["strategy"]: s["per_step"][f"sent_{kind}"]
-                    / s["per_step"][f"predicted_{kind}"]
-                    for s in summaries
+                    summary["spec"]["strategy"]: summary["per_step"][f"sent_{kind}"]
+                    / summary["per_step"][f"predicted_{kind}"]
+                    for summary in summaries
                 }
-                worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
-                cells.append(f"{ratios[worst]:.4f} {worst}")
-            print(f"{workers:>7}{size:>7}  {cells[0]:<32}{cells[1]:<32}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+                furthest = max(ratios, key=lambda name: abs(ratios[name] - 1))
+                row.append(f"{ratios[furthest]:.4f} ({furthest})")
+            rows.append(row)
+    return Table(
+        f"{len(strategies.split(','))} strategies, {args.engine}, compression {args.compress}",
+        ("workers", "model", "furthest from 1, mean", "furthest from 1, busiest node"),
+        rows,
+    )

@@ -1,55 +1,51 @@
-"""What hiding communication behind backward is worth: python -m bench.overlap
+"""Step time with communication overlapped with backward, over the longer of the two.
 
-A synthetic model of 16 MB in 64 layers whose backward sleeps as long as its all-reduce must take on links of
-100 Mbit: nobody can be faster than that time, and without overlap a step takes twice as long. Prints each
-way's step time over it, all in one session; for ddp with its default buckets and with several others.
+A synthetic model of 16 MB in 64 layers sleeps in backward as long as its all-reduce takes on
+links of 100 Mbit/s. The ideal step takes that long; without overlap a step takes twice as long.
+`ddp` is measured with its default buckets and with six other sizes.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 
 from analysis.theory import predicted_bytes as theory
-from bench.exchange import measure
+from bench.session import add_engine, measure, sizes
+from bench.table import Table
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64
 DDP_BUCKETS = "0.1,0.25,0.5,1,2,5"
 STEPS = 5
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--engine", default="netns", choices=("netns", "docker"))
-    args = parser.parse_args()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_engine(parser)
+
+
+def run(args: argparse.Namespace) -> Table:
     predicted = theory.predict("allreduce", workers=WORKERS, model_bytes=MODEL_BYTES)
-    least_s = theory.lower_bound_s(predicted, [LINK_MBIT] * WORKERS)
-    model = f"synthetic:{MODEL_BYTES}:{LAYERS}:0s+{least_s:.4f}s"
-    sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(WORKERS * STEPS))
+    ideal_s = theory.lower_bound_s(predicted, [LINK_MBIT] * WORKERS)
+    model = f"synthetic:{MODEL_BYTES}:{LAYERS}:0s+{ideal_s:.4f}s"
     common = ("--engine", args.engine, "--workers", str(WORKERS), "--link", f"{LINK_MBIT}mbit")
     steps = {}
     for name, flags in {
         "allreduce": ("--strategy", "allreduce,ddp"),
-        "allreduce overlapped": ("--strategy", "allreduce", "--overlap"),
+        "allreduce --overlap": ("--strategy", "allreduce", "--overlap"),
         "ddp": ("--strategy", "ddp", "--bucket-mb", DDP_BUCKETS),
     }.items():
-        for summary in measure(*common, "--model", model, *sizes, *flags):
+        for summary in measure(*common, "--model", model, *sizes(WORKERS, STEPS), *flags):
             spec = summary["spec"]
             label = name if spec["strategy"] == "allreduce" else "ddp"
             if spec["bucket_mb"] is not None:
-                label += f", buckets of {spec['bucket_mb']:g} MiB"
+                label += f" --bucket-mb {spec['bucket_mb']:g}"
             steps[label] = float(summary["seconds"]["step_median"])
-    ours = steps["allreduce overlapped"]
-    best = min((name for name in steps if name.startswith("ddp")), key=lambda name: steps[name])
-    print(
-        f"{WORKERS} workers, {model}, {LINK_MBIT} Mbit: backward and communication {least_s:.3f} s each"
+    ours = steps["allreduce --overlap"]
+    return Table(
+        f"{WORKERS} workers, {model}, {LINK_MBIT} Mbit/s, {args.engine}; backward and communication"
+        f" take {ideal_s:.3f} s each",
+        ("strategy", "step", "over the ideal step", "over allreduce --overlap"),
+        [
+            (name, f"{step_s:.3f} s", f"{step_s / ideal_s:.3f}", f"{step_s / ours:.3f}")
+            for name, step_s in steps.items()
+        ],
     )
-    print(f"{'':<30}{'step':>10}{'over that':>12}{'over ours':>12}")
-    for name, step_s in steps.items():
-        print(f"{name:<30}{step_s:>8.3f} s{step_s / least_s:>12.3f}{step_s / ours:>12.3f}")
-    print(f"best ddp: {best}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

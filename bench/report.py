@@ -1,6 +1,7 @@
-"""How long the report of many runs takes, in how much memory, and how soon its page can be read: python -m bench.report
+"""Time and memory of the report of many runs, and how soon its page can be read and used.
 
-Runs are copies of the recorded ones (tests/data/runs), each with its own seed, learning rate and 10,000 samples.
+The runs are copies of the recorded ones (tests/data/runs), each with its own seed and learning
+rate. Figures render when they come into view: the page is scrolled as soon as it can be used.
 """
 
 from __future__ import annotations
@@ -14,16 +15,32 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.session import PROJECT
+from bench.table import Table
 from cluster.spec.run_folder import RunFolder, find_runs
 from tests.browser import chromium
 
-PROJECT = Path(__file__).resolve().parent.parent
 RECORDED = PROJECT / "tests" / "data" / "runs"
-ASKED_S, ASKED_BYTES, ASKED_OPEN_S = 20, 10**9, 2
+COLUMNS = {
+    "runs": "",
+    "report": "20 s",
+    "memory": "1 GB",
+    "page": "",
+    "read after": "",
+    "used after": "2 s",
+    "first figure": "",
+    "last figure": "",
+}
+"""Columns, with the target of those that have one."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", default="100,200", help="a list (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=10_000, help="a run (default: %(default)s)")
 
 
 def make_runs(output: Path, count: int, samples: int) -> None:
-    """Session after session of ten runs."""
+    """Sessions of ten runs each."""
     recorded = [folder for folder in find_runs(RECORDED) if "single" not in folder.name]
     for number in range(count):
         source = recorded[number % len(recorded)]
@@ -32,77 +49,60 @@ def make_runs(output: Path, count: int, samples: int) -> None:
         for path in source.path.rglob("*"):
             if path.is_file() and path.name not in ("samples.csv", "summary.json"):
                 (run.path / path.relative_to(source.path)).write_bytes(path.read_bytes())
-        summary = source.read_summary()
+        summary = json.loads(source.summary.read_text())
         summary["session"], summary["run"] = run.session, run.name
         summary["spec"]["seed"] = number % 3
         summary["spec"]["lr"] = 0.01 * (1 + number // 40)
         run.summary.write_text(json.dumps(summary))
-        _write_samples(run, summary["spec"]["workers"], samples, _start(source))
+        start_s = float(next(source.read_samples()).t)
+        _write_samples(run, summary["spec"]["workers"], samples, start_s)
 
 
-def _start(run: RunFolder) -> float:
-    return float(next(run.read_samples()).t)
-
-
-def _write_samples(run: RunFolder, nodes: int, samples: int, start: float) -> None:
+def _write_samples(run: RunFolder, nodes: int, samples: int, start_s: float) -> None:
     lines = ["t,source,node,sent_bytes,sent_packets,received_bytes,received_packets"]
     for tick in range(samples // nodes):
         sent = 120_000 * tick + 3_000 * (tick % 7)
-        t = f"{start + tick / 10:.4f}"
+        t = f"{start_s + tick / 10:.4f}"
         lines += [f"{t},kernel,node{k},{sent + k},{tick},{sent},{tick}" for k in range(nodes)]
     run.samples.write_text("\n".join(lines) + "\n")
 
 
 def write_report(runs: Path, output: Path) -> tuple[float, int]:
-    """Seconds, and the most memory in bytes, of a process of its own."""
+    """Seconds and peak memory in bytes of the report's process."""
     start = time.monotonic()
     command = [sys.executable, "-m", "analysis.network_report", str(runs), "--output", str(output)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
-    assert status == 0
+    if status != 0:
+        sys.exit(f"{' '.join(command)} failed: {os.waitstatus_to_exitcode(status)}")
     return time.monotonic() - start, 1024 * used.ru_maxrss
 
 
-def open_page(page: Path) -> dict[str, float]:
-    """Seconds from the first byte until one can read the page, use it, has its first figure, and has seen them all.
-
-    Figures are drawn when they come into sight: here the person scrolls as soon as the page can be used.
-    """
-    look = "document.querySelectorAll('figure.chart')[{0}].scrollIntoView()"
-    drawn = "document.querySelectorAll('figure.chart')[{0}].dataset.drawn"
+def open_page(page: Path) -> list[float]:
+    """Seconds until the page can be read, used, and shows its first and its last figure."""
+    figure = "document.querySelectorAll('figure.chart')[{0}]"
+    drawn = []
     with chromium() as browser:
         browser.open(page)
-        found = {}
-        for name, entry in (("read", "first-contentful-paint"), ("used", "ready")):
-            found[name] = browser.run(f"performance.getEntriesByName('{entry}')[0].startTime")
+        opened = [
+            browser.run(f"performance.getEntriesByName('{entry}')[0].startTime")
+            for entry in ("first-contentful-paint", "ready")
+        ]
         for place in range(browser.run("document.querySelectorAll('figure.chart').length")):
-            browser.run(look.format(place))
-            browser.wait(drawn.format(place))
-            found["last figure"] = browser.run("performance.now()")
-            found.setdefault("first figure", found["last figure"])
-    return {name: milliseconds / 1000 for name, milliseconds in found.items()}
+            browser.run(f"{figure.format(place)}.scrollIntoView()")
+            browser.wait(f"{figure.format(place)}.dataset.drawn")
+            drawn.append(browser.run("performance.now()"))
+    return [milliseconds / 1000 for milliseconds in (*opened, drawn[0], drawn[-1])]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=200, help="(default: %(default)s)")
-    parser.add_argument("--samples", type=int, default=10_000, help="a run (default: %(default)s)")
-    args = parser.parse_args()
-    for count in (args.runs, 100):
+def run(args: argparse.Namespace) -> Table:
+    rows = [["target", *list(COLUMNS.values())[1:]]]
+    for count in map(int, args.runs.split(",")):
         with tempfile.TemporaryDirectory(prefix="gradwire-bench-") as folder:
             make_runs(Path(folder) / "runs", count, args.samples)
             seconds, peak = write_report(Path(folder) / "runs", Path(folder) / "report")
             page = Path(folder) / "report" / "report.html"
-            opened = open_page(page)
-            print(
-                f"{count} runs of {args.samples:,} samples: report in {seconds:.1f} s (asked: {ASKED_S}), at most"
-                f" {peak / 1e6:.0f} MB (asked: {ASKED_BYTES / 1e6:.0f}); page of {page.stat().st_size / 1e6:.1f} MB,"
-                f" read after {opened['read']:.2f} s, used after {opened['used']:.2f} s (asked, for 100: {ASKED_OPEN_S});"
-                f" scrolled at once, its first figure is there after {opened['first figure']:.2f} s, the last one after"
-                f" {opened['last figure']:.2f} s"
-            )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            opened = [f"{value_s:.2f} s" for value_s in open_page(page)]
+            size = f"{page.stat().st_size / 1e6:.1f} MB"
+            rows.append([str(count), f"{seconds:.1f} s", f"{peak / 1e6:.0f} MB", size, *opened])
+    return Table(f"runs of {args.samples:,} samples", tuple(COLUMNS), rows)

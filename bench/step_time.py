@@ -1,43 +1,45 @@
-"""What a step costs beside ddp's on links that nobody throttled: python -m bench.step_time
+"""Step time of the MNIST network on links that are not shaped, over that of ddp.
 
-The MNIST network on a machine of a few cores: computing and the cost of many small messages decide here, not
-bytes. Every strategy runs several times in one session, in turns; the median of its step times is divided by
-ddp's. With them stands what each sends, since more bytes may take more time.
+Computing and the cost of many small messages decide here, not bytes. Every strategy runs
+several times in turn; the median of its step times is divided by that of `ddp`.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from statistics import median
 
-from bench.exchange import STRATEGIES, measure
+from bench.exchange import EVERY_STEP
+from bench.session import add_engine, measure
+from bench.table import Table
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--engine", default="netns", choices=("netns", "docker"))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_engine(parser)
     parser.add_argument("--workers", type=int, default=4, help="(default: %(default)s)")
     parser.add_argument("--turns", type=int, default=3, help="(default: %(default)s)")
-    args = parser.parse_args()
-    times: dict[str, list[float]] = {}
-    sent: dict[str, float] = {}
+
+
+def run(args: argparse.Namespace) -> Table:
+    times_s: dict[str, list[float]] = {}
+    sent_bytes: dict[str, float] = {}
     for _ in range(args.turns):
         common = ("--engine", args.engine, "--workers", str(args.workers), "--epochs", "2")
-        for summary in measure(*common, "--strategy", STRATEGIES):
+        for summary in measure(*common, "--strategy", EVERY_STEP):
             strategy = summary["spec"]["strategy"]
-            times.setdefault(strategy, []).append(summary["seconds"]["step_median"])
-            sent[strategy] = summary["per_step"]["sent_max"]
-    reference = median(times["ddp"])
-    print(f"{args.workers} workers, the MNIST network, free links, {args.engine}")
-    print(f"{'strategy':<18}{'step':>10}{'over ddp':>10}{'busiest sends':>16}")
-    for strategy, values in times.items():
-        print(
-            f"{strategy:<18}{1000 * median(values):>7.1f} ms{median(values) / reference:>10.2f}"
-            f"{sent[strategy] / 1000:>13.0f} kB"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            times_s.setdefault(strategy, []).append(summary["seconds"]["step_median"])
+            sent_bytes[strategy] = summary["per_step"]["sent_max"]
+    reference_s = median(times_s["ddp"])
+    return Table(
+        f"{args.workers} workers, mnist-cnn, {args.engine}; medians of {args.turns} runs",
+        ("strategy", "step", "over ddp", "sent by the busiest node"),
+        [
+            (
+                strategy,
+                f"{1000 * median(values):.1f} ms",
+                f"{median(values) / reference_s:.2f}",
+                f"{sent_bytes[strategy] / 1000:.0f} kB",
+            )
+            for strategy, values in times_s.items()
+        ],
+    )

@@ -69,8 +69,8 @@ def pair_times(folder: RunFolder) -> list[dict[tuple[int, ...], float]]:
 
 
 def test_an_all_reduce_is_slowed_on_all_nodes_to_what_the_slow_link_allows(runs: Runs) -> None:
-    """How near to the bound is a matter of how busy the machine is, and for bench.exchange to say:
-    python -m bench.exchange --link none --bottleneck 2:20mbit (2.4 to 5.1 % above it). Steps alternate a
+    """How near to the bound is a matter of how busy the machine is, and for `python3 -m bench exchange` to say:
+    python3 -m bench exchange --link none --bottleneck 2:20mbit (2.4 to 5.1 % above it). Steps alternate a
     little, so they are taken by twos.
     """
     slow, free = runs["allreduce", "2:20mbit"], runs["allreduce", None]

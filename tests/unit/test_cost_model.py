@@ -140,7 +140,7 @@ def test_delay_is_paid_for_every_message_in_turn() -> None:
     ("size", "compute", "step"),
     [
         (10**6, 1.0, 2.0),  # one bucket: it leaves when backward has ended
-        (16 * 2**20, 1.0, 1 + 15 / 16),  # as bench.overlap measures it: 1.94
+        (16 * 2**20, 1.0, 1 + 15 / 16),  # as bench overlap measures it: 1.94
         (250 * 2**20, 2.0, 2.1),  # the last tenth of it is left
         (250 * 2**20, 0.5, 1.0),  # there is always a bucket on its way
     ],

@@ -1,0 +1,1 @@
+"""Benchmarks: how fast gradwire is and how accurate its measurements are."""

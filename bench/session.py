@@ -1,0 +1,40 @@
+"""One call of ./measure.sh: a session of runs without a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def measure(*flags: str) -> list[dict[str, Any]]:
+    """The summaries of one session, whose folder is temporary."""
+    with tempfile.TemporaryDirectory(prefix="gradwire-bench-") as output:
+        return json.loads(call(*flags, "--json", "--output", output))  # type: ignore[no-any-return]
+
+
+def call(*flags: str) -> str:
+    """Standard output of ./measure.sh; a failed call ends the benchmark with its messages."""
+    print(f"./measure.sh {' '.join(flags)}", file=sys.stderr)
+    command = [str(PROJECT / "measure.sh"), *flags, "--quiet", "--no-report"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return done.stdout
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine", default="netns", choices=("netns", "docker"), help="(default: %(default)s)"
+    )
+
+
+def sizes(workers: int, steps: int) -> tuple[str, ...]:
+    """Options of a run of so many steps, for models whose data does not matter."""
+    return ("--epochs", "1", "--batch-size", "1", "--train-size", str(workers * steps))
