@@ -13,7 +13,6 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
-import sys
 import time
 import webbrowser
 from collections.abc import Sequence
@@ -21,13 +20,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.arguments import Parser
 from analysis.report.context import Report
 from analysis.report.figures import present
 from analysis.report.page import Section, render
 from analysis.report.print_tables import print_tables
 from analysis.report.sections import SECTIONS
 from analysis.tables.load import OPTIONS, load_runs
+from cluster.spec.command_line import Parser, run
 from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
@@ -156,7 +155,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

@@ -9,11 +9,13 @@ import types
 import typing
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cluster import presets, workload
 from cluster.observe.units import option_text
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
+from cluster.spec.command_line import Parser
+from cluster.spec.errors import SpecError
 from cluster.spec.experiment import (
     COMPRESSIONS,
     ENGINES,
@@ -22,7 +24,6 @@ from cluster.spec.experiment import (
     OPTIMIZERS,
     SHUFFLES,
     Experiment,
-    SpecError,
     strategies_with_passes,
 )
 from cluster.spec.ineffective import idle
@@ -78,20 +79,13 @@ Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in what was asked, 
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """A person's mistake is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"measure: {message}; see ./measure.sh --help\n")
-
-
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     parser = Parser(
         prog="./measure.sh",
+        speaker="measure",
         description="Train on a cluster of N real nodes on this machine and count every byte:\n"
         "measured traffic, predicted traffic and accuracy, in one table.",
         epilog=_describe_choices() + EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}

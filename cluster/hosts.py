@@ -15,7 +15,8 @@ from typing import Any
 from cluster import PROJECT
 from cluster.engine import refuse_limits
 from cluster.spec.catalogue import MODELS
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
 
 PORT = 29500

@@ -36,7 +36,8 @@ from cluster.observe.units import bytes_text
 from cluster.session import Session
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.consensus import choose_schedule
-from cluster.spec.experiment import ENGINES, EXISTING, Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import ENGINES, EXISTING, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.records import Summary
 from cluster.spec.run_folder import new_session

@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster import PROJECT
 from cluster.observe.units import option_text
-from cluster.spec.experiment import SpecError
+from cluster.spec.errors import SpecError
 
 REPEATED = ("bottleneck", "straggler")
 """Options whose commas list nodes: a list in a preset is the flag, repeated."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from cluster.observe.units import option_text
 from cluster.spec.catalogue import WORKLOADS
-from cluster.spec.experiment import SpecError
+from cluster.spec.errors import SpecError
 
 SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
 """Two ways to say one thing: whoever says one means neither of the workload's."""

@@ -1,8 +1,7 @@
-"""python -m workloads.groups: who averages with whom, how fast that reaches everybody, at what cost."""
+"""python -m workloads.groups: who averages with whom, how fast that reaches consensus, at what cost."""
 
-import sys
-
+from cluster.spec.command_line import run
 from cluster.spec.consensus import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

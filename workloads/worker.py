@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch  # noqa: F401  imported here, before the first fork, so that it is paid for once
 
-from cluster.spec.experiment import SpecError
+from cluster.spec.errors import SpecError
 from cluster.spec.run_folder import RunFolder, node_name
 from workloads import server, training
 from workloads.counters import memory

@@ -12,23 +12,29 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from analysis.arguments import Parser, any_link_value, size_value, time_value
 from analysis.predict.advice import AVERAGE_LESS, sweeps
 from analysis.predict.cost_model import TIME_TERMS, Cluster
 from analysis.predict.fitted import SHIPPED, Fitted, fit_to, load, observe_all, save
 from cluster.observe.units import bytes_text, seconds_text
-from cluster.spec.experiment import SpecError
-from cluster.spec.links import Link
+from cluster.spec.command_line import Parser, argument
+from cluster.spec.errors import SpecError
+from cluster.spec.links import Link, parse_link
+from cluster.spec.quantities import parse_size, parse_time
 from cluster.spec.run_folder import find_runs
 from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 65_536
+FASTEST_LINK = 10**13
+
+
+def _any_link(text: str) -> Link:
+    """Also one that is faster than this project can emulate."""
+    return parse_link(text, highest=FASTEST_LINK)
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="python -m analysis.predict",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Step time, bytes and the busiest node of any cluster, by a cost model fitted to\n"
         "measured runs (analysis/predict/cost_model.py). `python -m analysis.predict fit RUNS` fits another.",
         epilog="examples: python -m analysis.predict --workers 1024 --link 10gbit --model-bytes 1.4G\n"
@@ -39,14 +45,14 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--link",
-        type=any_link_value,
+        type=argument(_any_link),
         required=True,
         metavar="RATE[/DELAY]",
         help="of every node, such as 10gbit or 1gbit/0.1ms",
     )
     parser.add_argument(
         "--model-bytes",
-        type=size_value,
+        type=argument(parse_size),
         required=True,
         metavar="M",
         help="k, M, G are powers of 1000",
@@ -62,7 +68,7 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--compute",
-        type=time_value,
+        type=argument(parse_time),
         default=0.0,
         metavar="TIME",
         help="that a step computes, such as 50ms (default: 0)",

@@ -1,7 +1,6 @@
 """python -m analysis.summary RUN_FOLDER"""
 
-import sys
-
 from analysis.summary.command import main
+from cluster.spec.command_line import run
 
-sys.exit(main())
+run(main)

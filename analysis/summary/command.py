@@ -6,7 +6,6 @@ collector, so only the workers' own counters are in it. Standard library only: a
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any
 
 from analysis.summary.summarise import summarise
 from cluster.observe.result_row import find_extras, headings, row
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.command_line import Parser
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.records import Summary
 from cluster.spec.run_folder import RunFolder, node_name, write_json
 
@@ -24,7 +25,7 @@ class Unready(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m analysis.summary",
         description="Write summary.json of a run whose events/ are complete, and print its row of the table.",
     )

@@ -1,7 +1,6 @@
 """python -m analysis.theory"""
 
-import sys
-
 from analysis.theory.table import main
+from cluster.spec.command_line import run
 
-sys.exit(main())
+run(main)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 
-from analysis.arguments import Parser, link_value, links_value, size_value
 from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict, resolve
 from cluster.observe.units import bytes_text, seconds_text
+from cluster.spec.command_line import Parser, argument
 from cluster.spec.experiment import COMPRESSIONS
+from cluster.spec.links import parse_link, parse_links
+from cluster.spec.quantities import parse_size
 from cluster.spec.schedules import period
 from cluster.spec.strategies import BUFFERS, own_defaults
 
@@ -23,7 +25,6 @@ def _passes(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m analysis.theory",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Predict the bytes each worker sends in a round, payload only, by strategy.",
         epilog="sent, received   by a worker in a round: mean over workers and rounds\n"
         "busiest          what the busiest node sends or receives; a server is a node too\n"
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
     parser.add_argument(
         "--model-bytes",
-        type=size_value,
+        type=argument(parse_size),
         required=True,
         metavar="M",
         help="k, M, G are powers of 1000",
@@ -53,15 +54,19 @@ def _parser() -> argparse.ArgumentParser:
         "--compress", choices=COMPRESSIONS, default="none", help="halves what is sent"
     )
     parser.add_argument(
-        "--buffer-bytes", type=size_value, default=0, metavar="B", help="of batch-norm statistics"
+        "--buffer-bytes",
+        type=argument(parse_size),
+        default=0,
+        metavar="B",
+        help="of batch-norm statistics",
     )
     parser.add_argument(
         "--buffers", choices=BUFFERS, help="what happens to them (default: the strategy's own)"
     )
-    parser.add_argument("--link", type=link_value, help="of every node, such as 100mbit")
+    parser.add_argument("--link", type=argument(parse_link), help="of every node, such as 100mbit")
     parser.add_argument(
         "--bottleneck",
-        type=links_value,
+        type=argument(parse_links),
         default={},
         metavar="RANK:LINK[,...]",
         help="of some nodes",

@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.engine import EngineUnavailable, check_cores, check_memory
 from cluster.namespaces import cgroups as limits
-from cluster.spec.experiment import SpecError
+from cluster.spec.errors import SpecError
 
 CDI_GPU = "nvidia.com/gpu="
 GPU_HOOK = "nvidia-container-runtime-hook"

@@ -26,7 +26,8 @@ from typing import Any
 
 from cluster import PROJECT, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable, refuse_limits
-from cluster.spec.experiment import EXISTING, Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.links import Link
 from cluster.spec.run_folder import RunFolder
 

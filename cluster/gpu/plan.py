@@ -29,7 +29,8 @@ from cluster.gpu.session import RUNS, Plan, current_session, read_plan, write_pl
 from cluster.measure import plan_runs, settle
 from cluster.observe.progress import PlainProgress
 from cluster.spec.catalogue import MODELS
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
 from cluster.spec.strategies import STRATEGIES
 

@@ -28,7 +28,7 @@ DATASETS = {
     "fashion-mnist": DataFacts("pieces of clothing, 10 classes", IMAGES_28, 60_000, 10_000),
     "cifar10": DataFacts("small photographs, 10 classes", IMAGES_32, 50_000, 10_000),
     "rte": DataFacts("does one sentence follow from another? 2 classes", SENTENCES, 2_490, 277),
-    "none": DataFacts("nothing, for models that only pretend", NOTHING, 10**9, 0),
+    "none": DataFacts("no data, for synthetic models", NOTHING, 10**9, 0),
 }
 
 

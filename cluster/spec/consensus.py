@@ -21,7 +21,6 @@ the mean add up to E|Ax - Jx|^2 = |A - J|^2 (Frobenius) after t rounds, |I - J|^
 first. The residual is the root of their ratio: 1 at the start, 0 at consensus.
 """
 
-import argparse
 import math
 import operator
 import random
@@ -29,9 +28,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
 
 from cluster.spec import strategies
+from cluster.spec.command_line import Parser
 from cluster.spec.schedules import (
     SCHEDULES,
     Partition,
@@ -221,16 +220,10 @@ def _residuals(rounds: tuple[Partition, ...], workers: int) -> tuple[float, ...]
 # --- command line ---
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     about = "\n".join(f"  {name:<12}{text}" for name, text in strategies.SCHEDULES.items())
-    parser = _Parser(
+    parser = Parser(
         prog="python -m workloads.groups",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Show who averages with whom, how fast that reaches everybody, and at what "
         "cost.\nEvery round cuts the workers into groups of at most passes + 1; a group averages "
         "its\nmembers' models. Schedules:\n\n" + about,

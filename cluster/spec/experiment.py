@@ -13,9 +13,10 @@ from typing import Any, get_args, get_type_hints
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import WITHOUT_MOMENTUM, idle
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
+from cluster.spec.links import Link, parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import (
     AVERAGES,
@@ -58,10 +59,6 @@ SHUFFLES = {
 
 def node_name(rank: int) -> str:
     return f"node{rank}"
-
-
-class SpecError(ValueError):
-    """A person's mistake in an experiment; the message is one line and names the field."""
 
 
 def _option(default: Any, group: str, help: str, unit: str = "") -> Any:
@@ -239,8 +236,8 @@ class Experiment:
     def __post_init__(self) -> None:
         for name in _kinds():
             _typed(name, getattr(self, name))
-        _one_of("launcher", self.launcher, LAUNCHERS)
-        _one_of("strategy", self.strategy, STRATEGIES)
+        one_of("launcher", self.launcher, LAUNCHERS)
+        one_of("strategy", self.strategy, STRATEGIES)
         is_synthetic = self._check_model()
         facts = STRATEGIES[self.strategy]
         self._fill(average=facts.averages[0], buffers=facts.buffers)
@@ -248,25 +245,25 @@ class Experiment:
         self._fill(dataset=fitting[0])
         self._check_data(fitting)
         self._check_training()
-        _one_of("average", str(self.average), AVERAGES)
-        _one_of("reduce", self.reduce, REDUCTIONS)
-        _one_of("buffers", str(self.buffers), BUFFERS)
-        _one_of("engine", self.engine, (*ENGINES, EXISTING))
-        _one_of("compress", self.compress, COMPRESSIONS)
+        one_of("average", str(self.average), AVERAGES)
+        one_of("reduce", self.reduce, REDUCTIONS)
+        one_of("buffers", str(self.buffers), BUFFERS)
+        one_of("engine", self.engine, (*ENGINES, EXISTING))
+        one_of("compress", self.compress, COMPRESSIONS)
         if self.schedule is not None:
-            _one_of("schedule", self.schedule, SCHEDULES)
-        _between("workers", self.workers, 1, MAX_WORKERS)
-        _between("epochs", self.epochs, 1, 100_000)
-        _between("local_steps", self.local_steps, 1, 100_000)
-        _between("train_size", self.train_size, 1, 10**9)
-        _between("batch_size", self.batch_size, 1, 10**9)
-        _between("seed", self.seed, 0, 2**31 - 1)
-        _between("interval", self.interval, 0.1, 3600)
-        _between("lr", self.lr, 1e-9, 1000)
+            one_of("schedule", self.schedule, SCHEDULES)
+        between("workers", self.workers, 1, MAX_WORKERS)
+        between("epochs", self.epochs, 1, 100_000)
+        between("local_steps", self.local_steps, 1, 100_000)
+        between("train_size", self.train_size, 1, 10**9)
+        between("batch_size", self.batch_size, 1, 10**9)
+        between("seed", self.seed, 0, 2**31 - 1)
+        between("interval", self.interval, 0.1, 3600)
+        between("lr", self.lr, 1e-9, 1000)
         if self.cpus is not None:
-            _between("cpus", self.cpus, 0.01, 1024)
+            between("cpus", self.cpus, 0.01, 1024)
         if self.bucket_mb is not None:
-            _between("bucket_mb", self.bucket_mb, 0, 1024 * 1024)
+            between("bucket_mb", self.bucket_mb, 0, 1024 * 1024)
         self._refuse(idle(self.model, self.optimizer))
         self._check_strategy()
         self._check_nodes()
@@ -307,11 +304,11 @@ class Experiment:
             except ValueError as error:
                 raise SpecError(f"model {self.model}: {error}") from None
             return True
-        _one_of("model", self.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
+        one_of("model", self.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
         return False
 
     def _check_data(self, fitting: list[str]) -> None:
-        _one_of("dataset", str(self.dataset), DATASETS)
+        one_of("dataset", str(self.dataset), DATASETS)
         gives = DATASETS[str(self.dataset)].gives
         if self.dataset not in fitting:
             takes = DATASETS[fitting[0]].gives
@@ -325,23 +322,23 @@ class Experiment:
             raise SpecError(f"partition {self.partition!r}: {error}") from None
         if self.augment and not gives.startswith("images"):
             raise SpecError(f"augment is for images; {self.dataset} gives {gives}")
-        _one_of("shuffle", self.shuffle, SHUFFLES)
+        one_of("shuffle", self.shuffle, SHUFFLES)
         if self.shuffle == "fixed" and self.epochs == 1:
             raise SpecError("shuffle fixed shows from the second epoch on, and epochs is 1")
         if self.test_size is not None:
-            _between("test_size", self.test_size, 1, max(1, DATASETS[str(self.dataset)].test_size))
+            between("test_size", self.test_size, 1, max(1, DATASETS[str(self.dataset)].test_size))
 
     def _check_training(self) -> None:
-        _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _one_of("lr_rule", self.lr_rule, LR_RULES)
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("lr_rule", self.lr_rule, LR_RULES)
         if self.optimizer not in WITHOUT_MOMENTUM:
             self._fill(momentum=MOMENTUM)
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise SpecError(f"momentum must be at least 0 and below 1, not {self.momentum:g}")
         if self.lr_rule == "auto":
             object.__setattr__(self, "lr_rule", self._usual_rule())
-        _between("weight_decay", self.weight_decay, 0, 1)
-        _between("warmup_epochs", self.warmup_epochs or 0, 0, 100_000)
+        between("weight_decay", self.weight_decay, 0, 1)
+        between("warmup_epochs", self.warmup_epochs or 0, 0, 100_000)
 
     def _usual_rule(self) -> str:
         """A sum of gradients is N times their mean already; and where nothing is learned there is no rate."""
@@ -387,7 +384,7 @@ class Experiment:
             return
         if self.passes is None:
             raise SpecError(f"strategy {self.strategy} needs passes, 1 or more")
-        _between("passes", self.passes, 1, MAX_WORKERS)
+        between("passes", self.passes, 1, MAX_WORKERS)
         if self.schedule is None:
             raise SpecError(f"strategy {self.strategy} needs a schedule: {', '.join(SCHEDULES)}")
         if self.schedule == "exponential" and 1 < self.passes < self.workers - 1:
@@ -449,7 +446,7 @@ class Experiment:
                 continue
             try:
                 parsed: Any = parse(text)
-            except LinkError as error:
+            except ValueError as error:
                 raise SpecError(f"{name} {text!r}: {error}") from None
             for rank in parsed if isinstance(parsed, dict) else ():
                 if rank >= self.nodes:
@@ -477,7 +474,7 @@ class Experiment:
             )
 
     def _check_gpu(self) -> None:
-        _between("gpu", self.gpu, 0, MAX_GPUS)
+        between("gpu", self.gpu, 0, MAX_GPUS)
         if not self.gpu:
             return
         if self.gpu > 1 and STRATEGIES[self.strategy].exchanges:
@@ -612,11 +609,6 @@ def strategies_with_passes() -> list[str]:
     return [name for name, facts in STRATEGIES.items() if facts.has_passes]
 
 
-def _one_of(name: str, value: str, choices: Any) -> None:
-    if value not in choices:
-        raise SpecError(f"unknown {name} {value!r}; there is: {', '.join(choices)}")
-
-
 def _typed(name: str, value: Any) -> None:
     """Also for a spec.json that was edited by hand: a text is no number, and true is no 1."""
     kinds = _kinds()[name]
@@ -633,8 +625,3 @@ def _kinds() -> dict[str, tuple[type, ...]]:
         allowed = get_args(hint) or (hint,)
         kinds[name] = (*allowed, int) if float in allowed else allowed
     return kinds
-
-
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # false for NaN too
-        raise SpecError(f"{name} must be between {low:,} and {high:,}, not {value:,}")

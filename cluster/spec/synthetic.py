@@ -1,6 +1,4 @@
-"""Models that only pretend to compute: synthetic:SIZE[:LAYERS[:COMPUTE]] or synthetic:PROFILE[:COMPUTE].
-
-Standard library only.
+"""Models with emulated compute: synthetic:SIZE[:LAYERS[:COMPUTE]] or synthetic:PROFILE[:COMPUTE].
 
     synthetic:4M            4,000,000 bytes in one layer, no compute
     synthetic:16M:64        in 64 layers
@@ -8,8 +6,8 @@ Standard library only.
     synthetic:16M:64:0s+2s  whose forward takes no time and whose backward takes 2 seconds
     synthetic:gpt2:400ms    the layers of GPT-2; also resnet50, vgg16 and bert-base
 
-A step then costs no CPU, so two cores stand for many nodes with fast accelerators, and only the
-network is real.
+A step takes no CPU time, so two cores can emulate many nodes with fast accelerators; only the network
+is real.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from cluster.spec.quantities import parse_time, size_bytes
 from cluster.spec.synthetic_profiles import PROFILES
 
 PREFIX = "synthetic:"
@@ -24,9 +23,6 @@ FORM = "synthetic:SIZE[:LAYERS[:COMPUTE]]"
 PROFILE_FORM = f"synthetic:{'|'.join(PROFILES)}[:COMPUTE]"
 BACKWARD_SHARE = 2 / 3
 """Backward computes gradients for inputs and for weights: twice the work of forward."""
-
-_SIZES = {"k": 10**3, "M": 10**6, "G": 10**9}
-_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True)
@@ -71,8 +67,7 @@ def _of_profile(name: str, rest: list[str]) -> Synthetic:
 
 
 def _size(text: str) -> int:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)", text)
-    size = round(float(match[1]) * _SIZES.get(match[2], 1)) if match else 0
+    size = round(size_bytes(text))
     if not 4 <= size <= 10**11 or size % 4:
         raise ValueError(
             f"size must be a number of bytes, a multiple of 4, such as 250k, 16M or 1.5G"
@@ -82,14 +77,9 @@ def _size(text: str) -> int:
 
 
 def _compute(text: str) -> tuple[float, float]:
+    """Seconds of forward and of backward."""
     forward, plus, backward = text.partition("+")
     if plus:
-        return _seconds(forward), _seconds(backward)
-    return (1 - BACKWARD_SHARE) * _seconds(text), BACKWARD_SHARE * _seconds(text)
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)", text)
-    if not match:
-        raise ValueError(f"compute must be a time such as 20ms, 1.5s or 1s+2s, not {text!r}")
-    return float(match[1]) * _TIMES[match[2]]
+        return parse_time(forward, "compute"), parse_time(backward, "compute")
+    seconds = parse_time(text, "compute")
+    return (1 - BACKWARD_SHARE) * seconds, BACKWARD_SHARE * seconds

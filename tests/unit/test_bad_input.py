@@ -181,7 +181,7 @@ def test_an_unknown_name_lists_what_exists(
 ) -> None:
     line = refusal(arguments, capsys)
     assert f"unknown {arguments[0].removeprefix('--')} '{arguments[1]}'; there is: " in line
-    assert line.endswith(", ".join(choices))
+    assert ", ".join(choices) in line
 
 
 def test_passes_with_a_strategy_that_has_none_says_which_has(

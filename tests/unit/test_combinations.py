@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.spec.experiment import OPTIMIZERS, Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import OPTIMIZERS, Experiment
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 OPTIONS: dict[str, list[Any]] = {

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.flags import make_experiments, make_parser
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import SCHEDULES, STRATEGIES
 
 OPTIONS = [field for field in dataclasses.fields(Experiment) if field.metadata]

@@ -13,7 +13,8 @@ from cluster import measure
 from cluster.containers import checks as docker_checks
 from cluster.containers import engine as docker_engine
 from cluster.engine import EngineUnavailable
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 
 CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
 

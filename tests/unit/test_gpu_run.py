@@ -22,7 +22,8 @@ from cluster.gpu.node import devices, place
 from cluster.gpu.plan import data_of, make_plan, prepare
 from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
 from cluster.spec.consensus import choose_schedule
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder
 
 FAR = 1_000_000 + os.getpid()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.strategies import STRATEGIES
 

@@ -1,8 +1,10 @@
 """Links and stragglers as people write them: strict, one line when wrong, one way of writing."""
 
+import re
+
 import pytest
 
-from cluster.spec.links import Link, LinkError, parse_cores, parse_link, parse_links, write_by_rank
+from cluster.spec.links import Link, parse_cores, parse_link, parse_links, write_by_rank
 
 
 @pytest.mark.parametrize(
@@ -73,9 +75,8 @@ def test_the_same_link_is_always_written_the_same_way(text: str, written: str) -
     ],
 )
 def test_what_is_no_link_is_refused_with_what_would_be_right(text: str, says: str) -> None:
-    with pytest.raises(LinkError) as refusal:
+    with pytest.raises(ValueError, match=re.escape(says)) as refusal:
         parse_link(text)
-    assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
@@ -103,12 +104,11 @@ def test_links_by_rank_come_in_the_order_of_the_ranks() -> None:
     ],
 )
 def test_a_list_of_bottlenecks_is_read_strictly(text: str, says: str) -> None:
-    with pytest.raises(LinkError) as refusal:
+    with pytest.raises(ValueError, match=re.escape(says)):
         parse_links(text)
-    assert says in str(refusal.value)
 
 
 @pytest.mark.parametrize("text", ["1:0", "1:-1", "1:x", "1:nan", "1:inf", "1:1e9", "1:2000", "0.5"])
 def test_a_list_of_stragglers_is_read_strictly(text: str) -> None:
-    with pytest.raises(LinkError):
+    with pytest.raises(ValueError, match=r"cores|RANK"):
         parse_cores(text)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.quantities import parse_memory, write_memory
 
 GIB, MIB = 2**30, 2**20

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import full_rate, learning_rate
 from workloads.comm.flat import FlatModel
 from workloads.models.networks import make_model

@@ -69,7 +69,7 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         ([*ASK[:2], "--link", "100mbit/1ms/1%", *ASK[4:]], "has loss, which is not modelled"),
         ([*ASK[:2], "--link", "10gbit/1ms/1%", *ASK[4:]], "has loss, which is not modelled"),
         ([*ASK[:4], "--model-bytes", "0"], "whole number of bytes"),
-        ([*ASK, "--compute", "5"], "must be a time such as 20ms"),
+        ([*ASK, "--compute", "5"], "must end in us, ms, s"),
         ([*ASK, "--passes", "0"], "--passes must be 1 or more"),
         ([*ASK, "--fit", "nowhere.json"], "cannot read nowhere.json"),
         (["fit", "nowhere"], "not enough in nowhere"),

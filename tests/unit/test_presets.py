@@ -12,7 +12,8 @@ from cluster.flags import make_experiments, make_parser
 from cluster.links import findings as link_report
 from cluster.links import tc as shaping
 from cluster.spec import synthetic
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 
 

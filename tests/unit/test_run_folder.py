@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from cluster.spec.records import Counters, Sample
 from cluster.spec.run_folder import RunFolder, find_runs, new_session, node_name, write_json
 

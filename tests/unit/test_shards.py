@@ -12,7 +12,8 @@ from torch import Tensor
 
 from analysis.summary.training import describe, label_skew
 from cluster.spec.catalogue import parse_partition
-from cluster.spec.experiment import Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 from workloads.data import partition
 from workloads.data.batches import draw_changes, moved
 from workloads.data.readers import Rows, Samples, read_pairs, read_samples

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from cluster.spec.errors import SpecError
 from cluster.spec.experiment import (
     ENGINES,
     LR_RULES,
     MAX_WORKERS,
     Experiment,
-    SpecError,
     strategies_with_passes,
 )
 from cluster.spec.strategies import SCHEDULES, STRATEGIES

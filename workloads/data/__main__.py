@@ -1,7 +1,6 @@
 """python -m workloads.data fetch|status"""
 
-import sys
-
+from cluster.spec.command_line import run
 from workloads.data.prepare import main
 
-sys.exit(main())
+run(main)

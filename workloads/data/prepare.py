@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
+from cluster.spec.command_line import Parser
 from workloads.data.datasets import (
     FILES,
     WEIGHTS,
@@ -119,14 +119,10 @@ def prepare_all(
     return cache
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; --help explains\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m workloads.data",
+        formatter_class=argparse.HelpFormatter,
         description="Fetch and check the data sets that gradwire trains on.",
         epilog="Files live in $GRADWIRE_DATA_DIR, else $XDG_CACHE_HOME/gradwire, else "
         "~/.cache/gradwire, in a folder named like the data set. Files directly there, or in the "

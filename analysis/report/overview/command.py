@@ -9,7 +9,8 @@ import dataclasses
 import shlex
 from typing import Any
 
-from cluster.spec.experiment import OFF, Experiment, SpecError
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import OFF, Experiment
 from cluster.spec.strategies import own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
