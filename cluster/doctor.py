@@ -8,24 +8,24 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from cluster import environment
-from cluster.containers import checks as docker_checks
+from cluster import cgroups, environment
+from cluster.containers import checks
+from cluster.containers import engine as docker_engine
 from cluster.engine import EngineUnavailable
-from cluster.links import kernel_support as kernel_links
-from cluster.namespaces import cgroups as limits
+from cluster.links import kernel_support
 from cluster.namespaces import engine as netns_engine
 
 
 def report() -> int:
     """Prints a line per ability; 0 when at least one engine works."""
     engines = [
-        _line("engine docker", docker_checks.check),
+        _line("engine docker", docker_engine.check),
         _line("engine netns", netns_engine.check),
     ]
     _line("GPUs (docker)", _gpus)
-    _line("CPU limits (netns)", lambda: limits.check("cpu"))
-    _line("memory limits (netns)", lambda: limits.check("memory"))
-    _line("links", lambda: kernel_links.describe(netns_engine.link_modules()))
+    _line("CPU limits (netns)", lambda: cgroups.check("cpu"))
+    _line("memory limits (netns)", lambda: cgroups.check("memory"))
+    _line("links", lambda: kernel_support.describe(netns_engine.link_modules()))
     _line("torch", lambda: metadata.version("torch"))
     _line("horovod (netns)", lambda: environment.readiness("horovod"))
     _line("spark (--spark-master)", lambda: environment.readiness("spark"))
@@ -47,8 +47,8 @@ def _line(name: str, probe: Callable[[], str]) -> bool:
 
 
 def _gpus() -> str:
-    docker_checks.check()
-    return docker_checks.check_gpus(0)
+    docker_engine.check()
+    return checks.check_gpus(0)
 
 
 def _memory() -> str:

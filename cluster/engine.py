@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
+from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.quantities import write_memory
 from cluster.spec.records import Counters
@@ -51,6 +52,25 @@ def check_memory(total_bytes: int | None, available_bytes: int) -> None:
             f"total_memory {write_memory(total_bytes)} is more than this machine's"
             f" {available_bytes / 2**30:.1f} GiB: lower it, or use --total-memory none"
         )
+
+
+def largest_limits(experiments: Sequence[Experiment]) -> tuple[float | None, int | None]:
+    """The most CPU cores of one node and the most memory of a cluster, where they are limited."""
+    cores = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
+    return cores, max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
+
+
+def largest_launcher(experiments: Sequence[Experiment]) -> str:
+    """The last one in the table: its image contains the packages of those before it."""
+    return max((e.launcher for e in experiments), key=list(LAUNCHERS).index)
+
+
+def needs_containers(experiments: Sequence[Experiment]) -> str | None:
+    """The first option that only containers can serve."""
+    for experiment in experiments:
+        if experiment.auxiliary_services:
+            return f"launcher {experiment.launcher}"
+    return "gpu" if any(experiment.gpu for experiment in experiments) else None
 
 
 def refuse_limits(experiment: Experiment, way_out: str) -> None:

@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may get lost in an import
@@ -24,9 +25,8 @@ from rich.console import Console
 
 from analysis.summary.summarise import summarise
 from cluster import PROJECT, doctor, environment, hosts, interruption, presets
-from cluster.containers import checks as docker_checks
 from cluster.containers import engine as docker_engine
-from cluster.engine import Engine, EngineError, EngineUnavailable
+from cluster.engine import Engine, EngineError, EngineUnavailable, needs_containers
 from cluster.existing import engine as spark_engine
 from cluster.flags import make_experiments, make_parser
 from cluster.namespaces import engine as netns_engine
@@ -38,7 +38,6 @@ from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.consensus import choose_schedule
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import ENGINES, EXISTING, Experiment
-from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.records import Summary
 from cluster.spec.run_folder import new_session
 from workloads.data.datasets import DataError, default_data_dir
@@ -89,10 +88,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         progress.say(f"engine: {name} ({reason})")
     experiments = [settle(e, name, progress) for e in experiments]
 
-    launcher = _largest_launcher(experiments)
-    if any(experiment.gpu for experiment in experiments):
-        launcher += " on GPUs"
-    engine = open_engine(name, launcher, progress, args.spark_master)
+    engine = OPEN[name](experiments, progress.say, args.spark_master)
     links = {link for experiment in experiments for link in experiment.links.values()}
     if links:
         engine.check_links(links)
@@ -148,42 +144,23 @@ def choose_engine(
     if spark_master is not None:
         if asked != "auto":
             raise SpecError(f"spark_master names the nodes; leave out --engine {asked}")
-        return EXISTING, spark_engine.check(spark_master, experiments)
-    cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
-    memory = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
-    containers_only = [f"launcher {e.launcher}" for e in experiments if e.auxiliary_services]
-    containers_only += ["gpu" for e in experiments if e.gpu]
+        return EXISTING, spark_engine.check(experiments, spark_master)
     if asked == "netns":
-        if containers_only:
-            raise SpecError(f"{containers_only[0]} needs containers: use --engine docker")
-        return asked, netns_engine.check(cpus, memory)
+        return asked, netns_engine.check(experiments)
     try:
-        version = docker_checks.check(max(len(e.node_names) for e in experiments), cpus, memory)
-        gpus = max(e.nodes if e.gpu == 1 else e.gpu for e in experiments)
-        return "docker", f"{version}, {docker_checks.check_gpus(gpus)}" if gpus else version
+        return "docker", docker_engine.check(experiments)
     except EngineUnavailable as missing:
-        if asked == "docker" or containers_only:
+        if asked == "docker" or needs_containers(experiments):
             raise
-        netns_engine.check(cpus, memory)
+        netns_engine.check(experiments)
         return "netns", f"Linux namespaces, since {missing.reason}"
 
 
-def open_engine(
-    name: str, launcher: str, progress: Progress, spark_master: str | None = None
-) -> Engine:
-    """With all that the launcher needs: it is built on first use."""
-    if name == "docker":
-        return docker_engine.open_engine(progress.say, launcher)
-    if launcher != "torch":
-        environment.need(launcher, progress.say)
-    if spark_master is not None:
-        return spark_engine.SparkEngine(spark_master)
-    return netns_engine.NetnsEngine()
-
-
-def _largest_launcher(experiments: list[Experiment]) -> str:
-    """The last one in the table: its image contains the packages of those before it."""
-    return max((e.launcher for e in experiments), key=list(LAUNCHERS).index)
+OPEN: dict[str, Callable[[list[Experiment], Callable[[str], None], str | None], Engine]] = {
+    "docker": docker_engine.open_engine,
+    "netns": netns_engine.open_engine,
+    EXISTING: spark_engine.open_engine,
+}
 
 
 def write_report(folder: Path) -> Path | None:

@@ -9,7 +9,7 @@ import shutil
 import hypothesis
 import pytest
 
-from cluster.containers import checks as docker_checks
+from cluster.containers import engine
 from cluster.engine import EngineUnavailable
 
 # The same examples every time, however long a busy machine takes over one: no test fails by chance.
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def docker() -> None:
     """An engine answers; else a skip, which is a failure where GRADWIRE_REQUIRE_DOCKER=1."""
     try:
-        docker_checks.check()
+        engine.check()
     except EngineUnavailable as error:
         if os.environ.get("GRADWIRE_REQUIRE_DOCKER") == "1":
             pytest.fail(f"Docker is required here: {error}")

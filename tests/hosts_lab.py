@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from cluster.namespaces import nodes as netns_nodes
+from cluster.namespaces import network
 from tests.link_lab import inside
 from tests.measuring import PROJECT
 
@@ -52,12 +52,12 @@ def main() -> int:
 
 
 def build_hosts(count: int) -> list[int]:
-    namespaces = netns_nodes.create_namespaces(count)
-    netns_nodes.name_nodes(count)
-    netns_nodes.build_network(count, namespaces)
+    namespaces = network.create_namespaces(count)
+    network.write_hosts_file(count)
+    network.build_network(count, namespaces)
     for namespace in namespaces:
-        with netns_nodes.inside(namespace):
-            netns_nodes.ip("link set eth0 down", "link set eth0 name lan0", "link set lan0 up")
+        with network.inside(namespace):
+            network.ip_batch("link set eth0 down", "link set eth0 name lan0", "link set lan0 up")
     return namespaces
 
 

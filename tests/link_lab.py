@@ -16,7 +16,8 @@ from statistics import median
 from typing import Any
 
 from cluster.links.tc import FRAME_BYTES
-from cluster.namespaces import nodes as netns_nodes
+from cluster.namespaces import network
+from cluster.namespaces.links import set_up_links
 from cluster.spec.links import parse_link
 
 PAYLOAD_BYTES = 1448
@@ -25,9 +26,11 @@ ATTEMPTS, GOOD = 3, 0.01
 
 
 def main(text: str) -> int:
-    namespaces = netns_nodes.create_namespaces(2)
-    netns_nodes.build_network(2, namespaces)
-    if not netns_nodes.links_are_true({"links": {"0": text}}, namespaces):
+    namespaces = network.create_namespaces(2)
+    network.build_network(2, namespaces)
+    findings, complaint = set_up_links({0: text}, namespaces)
+    print(json.dumps({"links": findings, "complaint": complaint}), flush=True)
+    if complaint:
         return 1
     rate_bit = parse_link(text).rate_bit
     sent = nearest(rate_bit, lambda: iperf3(rate_bit, 0, 1, namespaces))
@@ -53,7 +56,7 @@ def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> 
     piece = max(
         PAYLOAD_BYTES, min(128 * 1024, rate_bit // 8 // 100)
     )  # a slow link has small pieces
-    command = ["iperf3", "--client", netns_nodes.address(sender), "--reverse", "--json"]
+    command = ["iperf3", "--client", network.address(sender), "--reverse", "--json"]
     command += ["--length", str(piece), "--time", str(SECONDS), "--omit", "1"]
     command += ["--interval", "0.5"]
     if rate_bit < 10**7:
@@ -81,7 +84,7 @@ def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> 
 
 
 def inside(namespace: int) -> dict[str, Any]:
-    return {"preexec_fn": lambda: netns_nodes.enter(namespace), "pass_fds": (namespace,)}
+    return {"preexec_fn": lambda: network.enter(namespace), "pass_fds": (namespace,)}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces import nodes as netns_nodes
+from cluster.namespaces import network
 
 CLONE_NEWUSER = 0x10000000
 OWN, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
@@ -38,14 +38,14 @@ def in_own_network(test: Callable[[], None]) -> Callable[[], None]:
 
 def _run(test: Callable[[], None], to: Any) -> None:
     try:
-        kind = netns_nodes.CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
-        netns_nodes.check(netns_nodes.libc.unshare(kind), "unshare")
+        kind = network.CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+        network.check(network.libc.unshare(kind), "unshare")
     except OSError as error:
         to.send(("skip", f"no network of one's own here: {error}"))
         return
     try:
-        netns_nodes.no_ipv6()  # which says a word of its own now and then
-        netns_nodes.ip(
+        network.disable_ipv6()  # which says a word of its own now and then
+        network.ip_batch(
             "link set lo up",
             "link add left mtu 1400 type veth peer name right mtu 9000",
             "link set left up",

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 
-from cluster.namespaces import nodes as netns_nodes
+from cluster.namespaces import network
 from cluster.spec.run_folder import node_name
 from tests.measuring import COMMAND, PROJECT
 
@@ -27,15 +27,15 @@ TIMEOUT_S = 300
 
 
 def main(workers: int, logs: Path, flags: list[str]) -> int:
-    netns_nodes.name_nodes(workers + 2)
-    hosts = netns_nodes.create_namespaces(workers + 2)
-    netns_nodes.build_network(workers + 2, hosts)
-    url = f"spark://{netns_nodes.address(workers)}:{PORT}"
+    network.write_hosts_file(workers + 2)
+    hosts = network.create_namespaces(workers + 2)
+    network.build_network(workers + 2, hosts)
+    url = f"spark://{network.address(workers)}:{PORT}"
     daemons = []
     try:
         master = ("master.Master", "--port", str(PORT))
         daemons.append(spark(hosts, workers, logs, *master))
-        await_port(netns_nodes.address(workers), hosts[-1])
+        await_port(network.address(workers), hosts[-1])
         for rank in range(workers):
             own = ("worker.Worker", url, "--cores", "1", "--memory", "1g")
             daemons.append(spark(hosts, rank, logs, *own, "--work-dir", str(logs / f"work{rank}")))
@@ -55,7 +55,7 @@ def spark(hosts: list[int], rank: int, logs: Path, program: str, *options: str) 
     """One of its daemons on one of the hosts."""
     home = _find_spark_home()
     command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{program}"]
-    command += ["--host", netns_nodes.address(rank), *options]
+    command += ["--host", network.address(rank), *options]
     environment = {**os.environ, "SPARK_HOME": home, "SPARK_DAEMON_MEMORY": "128m"}
     environment["SPARK_LOCAL_DIRS"] = str(logs)
     with (logs / f"{program}-{rank}.log").open("w") as log:
@@ -68,8 +68,8 @@ def on_host(hosts: list[int], rank: int) -> dict[str, Any]:
     """Start it there, under the host's own name."""
 
     def enter() -> None:
-        netns_nodes.enter(hosts[rank])
-        netns_nodes.check(netns_nodes.libc.unshare(netns_nodes.CLONE_NEWUTS), "unshare")
+        network.enter(hosts[rank])
+        network.check(network.libc.unshare(network.CLONE_NEWUTS), "unshare")
         socket.sethostname(node_name(rank))
 
     return {"preexec_fn": enter, "pass_fds": (hosts[rank],)}
@@ -77,7 +77,7 @@ def on_host(hosts: list[int], rank: int) -> dict[str, Any]:
 
 def await_port(address: str, namespace: int) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    with netns_nodes.inside(namespace):
+    with network.inside(namespace):
         while True:
             try:
                 socket.create_connection((address, PORT), timeout=1).close()

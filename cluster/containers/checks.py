@@ -1,111 +1,134 @@
-"""What a Docker engine has to be able to do before a cluster is raised, and the way to it."""
+"""What a Docker engine must be able to do before a cluster is started, and what to do if it cannot."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.cgroups import check_swap
+from cluster.containers.client import client
 from cluster.engine import EngineUnavailable, check_cores, check_memory
-from cluster.namespaces import cgroups as limits
 from cluster.spec.errors import SpecError
 
 CDI_GPU = "nvidia.com/gpu="
 GPU_HOOK = "nvidia-container-runtime-hook"
-HOW_TO_GET_ONE = "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root), or use --engine netns"
+INSTALL = (
+    "install Docker with Compose v2 (on Debian: docker/install_engine.sh as root),"
+    " or use --engine netns"
+)
 
 
-def check(nodes: int = 1, cpus: float | None = None, total_memory: int | None = None) -> str:
-    """The engine's version; EngineUnavailable, with the way out, where no cluster could be raised."""
+def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> str:
+    """The engine's version; EngineUnavailable, with the way out, where no cluster could start."""
     if shutil.which("docker") is None:
         raise EngineUnavailable(
-            f"engine docker: there is no 'docker' command; {HOW_TO_GET_ONE}", "no docker command"
+            f"engine docker: there is no 'docker' command; {INSTALL}", "no docker command"
         )
-    try:
-        about = client().info()
-    except Exception as error:
-        denied = "permission denied" in str(error).lower()
-        reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
-        way_out = "add yourself to the group docker" if denied else HOW_TO_GET_ONE
-        raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
+    info = _engine_info()
     for plugin in ("compose", "buildx"):
         if subprocess.run(["docker", plugin, "version"], capture_output=True).returncode != 0:
             raise EngineUnavailable(
-                f"engine docker: 'docker {plugin}' is missing; {HOW_TO_GET_ONE}",
+                f"engine docker: 'docker {plugin}' is missing; {INSTALL}",
                 f"docker has no {plugin}",
             )
-    _check_size(nodes)
-    check_cores(cpus, about["NCPU"])
-    check_memory(total_memory, about["MemTotal"])
-    if total_memory is not None:
-        _check_memory_limits(about)
-    return f"version {about['ServerVersion']}"
+    _check_neighbour_table(nodes)
+    check_cores(cpus, info["NCPU"])
+    check_memory(memory_bytes, info["MemTotal"])
+    if memory_bytes is not None:
+        _check_memory_limits(info)
+    return f"version {info['ServerVersion']}"
 
 
-def check_gpus(wanted: int) -> str:
-    """How GPUs reach containers; EngineUnavailable, with what was looked for, where they do not."""
-    about = client().info()
-    runtime = "nvidia" in about.get("Runtimes", {})
-    listed = [str(one.get("ID")) for one in about.get("DiscoveredDevices") or []]
-    by_name = [one for one in listed if one.startswith(CDI_GPU)]
-    seen = _gpus_of_this_machine()
-    hook = (
-        shutil.which(GPU_HOOK) is not None
-    )  # of an engine on this machine: enough without a runtime
-    if not runtime and not by_name and not hook:
-        here = "no nvidia-smi on this machine" if seen is None else f"nvidia-smi lists {seen} here"
-        raise EngineUnavailable(
-            "gpu: no GPU is visible to Docker: looked for a runtime 'nvidia' and for CDI devices"
-            f" '{CDI_GPU}' in 'docker info' and for {GPU_HOOK}, found none ({here}); install the NVIDIA driver and the"
-            " NVIDIA container toolkit (docs/gpu.md)"
-        )
-    if seen is not None and seen < wanted:
-        raise SpecError(
-            f"gpu: a run has {wanted} nodes, and needs a GPU for each: nvidia-smi lists {seen}"
-        )
-    return "the NVIDIA container toolkit" if runtime or hook else f"CDI: {', '.join(by_name)}"
-
-
-def _gpus_of_this_machine() -> int | None:
-    """None where nobody can say: no driver, or the engine is on another machine."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    answer = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
-    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
-
-
-def client() -> Any:
-    """The engine that the docker command talks to; a context may name another than the default."""
-    import docker
-
-    host = os.environ.get("DOCKER_HOST")
-    if not host:
-        command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
-        host = subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
-    return docker.DockerClient(base_url=host, timeout=30)
-
-
-def _check_size(nodes: int) -> None:
-    """Every node knows every other: N (N-1) entries in the kernel's neighbour table, shared by all."""
+def _engine_info() -> dict[str, Any]:
+    """What `docker info` prints; EngineUnavailable where no engine answers."""
     try:
-        most = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
+        info: dict[str, Any] = client().info()
+    except Exception as error:
+        denied = "permission denied" in str(error).lower()
+        reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
+        way_out = "add yourself to the group docker" if denied else INSTALL
+        raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
+    return info
+
+
+def _check_neighbour_table(nodes: int) -> None:
+    """Every node knows every other: N (N-1) entries in the kernel's neighbour table for all."""
+    try:
+        size = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
     except OSError:
         return
-    if nodes * (nodes + 1) > most:
+    if nodes * (nodes + 1) > size:
         raise EngineUnavailable(
-            f"engine docker: {nodes} containers overflow this kernel's neighbour table of {most}"
+            f"engine docker: {nodes} containers overflow this kernel's neighbour table of {size}"
             f" entries: use --engine netns, or 'sysctl -w"
             f" net.ipv4.neigh.default.gc_thresh3={2 * nodes * nodes}'"
         )
 
 
-def _check_memory_limits(about: dict[str, Any]) -> None:
-    """Docker itself would warn and go on without."""
-    if not about["MemoryLimit"]:
+def _check_memory_limits(info: dict[str, Any]) -> None:
+    """Docker itself only warns and runs the container without a limit."""
+    if not info["MemoryLimit"]:
         raise EngineUnavailable(
-            "total_memory: this Docker engine cannot limit memory, its kernel has no memory controller;"
-            " on Debian start the kernel with cgroup_enable=memory, or use --total-memory none"
+            "total_memory: this Docker engine cannot limit memory, its kernel has no memory"
+            " controller; on Debian start the kernel with cgroup_enable=memory, or use"
+            " --total-memory none"
         )
-    limits.check_swap(about["SwapLimit"])
+    check_swap(info["SwapLimit"])
+
+
+@dataclass(frozen=True)
+class GpuAccess:
+    """The ways by which GPUs can reach containers, as far as they are found."""
+
+    runtime: bool
+    """`docker info` lists the runtime 'nvidia'."""
+    hook: bool
+    """The toolkit's hook is installed on this machine: enough without a runtime."""
+    devices: tuple[str, ...]
+    """CDI names of GPUs that `docker info` lists."""
+
+    @classmethod
+    def find(cls) -> GpuAccess:
+        info = client().info()
+        names = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or []]
+        return cls(
+            runtime="nvidia" in info.get("Runtimes", {}),
+            hook=shutil.which(GPU_HOOK) is not None,
+            devices=tuple(name for name in names if name.startswith(CDI_GPU)),
+        )
+
+    def __str__(self) -> str:
+        if self.runtime or self.hook:
+            return "the NVIDIA container toolkit"
+        return f"CDI: {', '.join(self.devices)}"
+
+
+def check_gpus(wanted: int) -> str:
+    """How GPUs reach containers; EngineUnavailable, with what was looked for, where they do not."""
+    access = GpuAccess.find()
+    count = _gpus_of_this_machine()
+    if not access.runtime and not access.hook and not access.devices:
+        here = "no nvidia-smi on this machine"
+        if count is not None:
+            here = f"nvidia-smi lists {count} here"
+        raise EngineUnavailable(
+            "gpu: no GPU is visible to Docker: looked for a runtime 'nvidia' and for CDI devices"
+            f" '{CDI_GPU}' in 'docker info' and for {GPU_HOOK}, found none ({here}); install the"
+            " NVIDIA driver and the NVIDIA container toolkit (docs/gpu.md)"
+        )
+    if count is not None and count < wanted:
+        raise SpecError(
+            f"gpu: a run has {wanted} nodes, and needs a GPU for each: nvidia-smi lists {count}"
+        )
+    return str(access)
+
+
+def _gpus_of_this_machine() -> int | None:
+    """How many GPUs nvidia-smi lists; None without it: no driver, or the engine is remote."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    answer = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
+    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())

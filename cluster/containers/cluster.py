@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from cluster import interruption
-from cluster.containers.checks import client
+from cluster.containers.client import client
 from cluster.containers.compose_file import path_in_node, project_name, split_service
-from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, down, myself
+from cluster.containers.projects import (
+    PROJECT_LABEL,
+    SERVICE_LABEL,
+    down,
+    owner_of_this_process,
+)
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
-from cluster.links import setup as link_setup
+from cluster.links import setup
 from cluster.spec.records import Counters, read_node_counters, total
 from cluster.spec.run_folder import node_name
 
@@ -70,7 +75,7 @@ class DockerCluster:
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             "GRADWIRE_RECORD": "1",
-            "GRADWIRE_OWNER": myself(),
+            "GRADWIRE_OWNER": owner_of_this_process(),
             **pages,
         }
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
@@ -180,8 +185,8 @@ class DockerCluster:
 
         def read(rank: int) -> list[dict[str, Any]]:
             try:
-                answer = self._containers[rank].exec_run(link_setup.STATISTICS)
-                return [link_setup.parse_statistics(answer.output, node_name(rank))]
+                answer = self._containers[rank].exec_run(setup.STATISTICS)
+                return [setup.parse_statistics(answer.output, node_name(rank))]
             except (docker.errors.APIError, ValueError):  # the node is gone
                 return []
 

@@ -1,14 +1,14 @@
-"""Nodes made of Docker containers: docker_*.py is the only door to Docker.
+"""Engine `docker`: nodes are containers of one Compose project per cluster.
 
-Compose raises and removes clusters; the SDK gives state and counters. A cluster is labelled with the
-process that owns it, so what a killed host left behind is removed by the next one.
+Compose starts and removes clusters; the Docker SDK gives state and counters. Every container is
+labelled with the process that owns it, so that the next run removes what a killed one left behind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,53 @@ from typing import Any
 import yaml
 
 from cluster import PROJECT
-from cluster.containers import image as docker_image
-from cluster.containers.checks import client
+from cluster.containers import image
+from cluster.containers.checks import check_docker, check_gpus
+from cluster.containers.client import client
 from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_document
-from cluster.containers.projects import down, is_gone, projects
-from cluster.engine import ClusterPlan
-from cluster.links import kernel_support as kernel_links
+from cluster.containers.projects import down, has_ended, projects
+from cluster.engine import ClusterPlan, largest_launcher, largest_limits
+from cluster.links import kernel_support
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import Link
 from cluster.spec.run_folder import RunFolder, write_at_once
 
 NODE_USER = 1000
-"""Who nodes are where the host is root; otherwise they are the host's own user."""
+"""The user of nodes where the host is root; otherwise nodes run as the host's own user."""
+
+
+def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
+    """The engine's version, and how GPUs reach containers where the experiments need some."""
+    nodes = max((len(experiment.node_names) for experiment in experiments), default=1)
+    version = check_docker(nodes, *largest_limits(experiments))
+    gpus = max((e.nodes if e.gpu == 1 else e.gpu for e in experiments), default=0)
+    return f"{version}, {check_gpus(gpus)}" if gpus else version
+
+
+def open_engine(
+    experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
+) -> DockerEngine:
+    """Remove what killed runs left behind and build the image that all experiments need."""
+    docker = client()
+    for project, owner in projects(docker, OWNER_LABEL).items():
+        if has_ended(owner):
+            say(f"removing {project}, left behind by a measure that was killed")
+            down(project)
+    launcher = largest_launcher(experiments)
+    if any(experiment.gpu for experiment in experiments):
+        launcher += " on GPUs"
+    name = image.ensure(launcher, docker, say)
+    user = NODE_USER if os.geteuid() == 0 else os.getuid()
+    group = NODE_USER if os.geteuid() == 0 else os.getgid()
+    about = {
+        "name": "docker",
+        "version": docker.version()["Version"],
+        "image": name,
+        "cpu_limits": "Docker, container by container",
+        "memory_limits": "Docker, container by container",
+    }
+    return DockerEngine(name, f"{user}:{group}", about)
 
 
 @dataclass(frozen=True)
@@ -40,10 +74,10 @@ class DockerEngine:
     about: dict[str, Any]
 
     def check_links(self, links: Iterable[Link]) -> None:
-        kernel_links.check(links, link_modules(self.image))
+        kernel_support.check(links, link_modules(self.image))
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
-        """Write the run's compose.yml and let the nodes' user write where nodes write."""
+        """Write the run's compose.yml, and let the nodes' user write where nodes write."""
         document = compose_document(
             experiment, run, image=self.image, user=self.user, data_folder=data_folder
         )
@@ -62,36 +96,16 @@ class DockerEngine:
                 down(project)
 
 
-def open_engine(say: Callable[[str], None], launcher: str = "torch") -> DockerEngine:
-    """Remove what killed hosts left, build the launcher's image if it is not there."""
-    docker = client()
-    for project, owner in projects(docker, OWNER_LABEL).items():
-        if is_gone(owner):
-            say(f"removing {project}, left behind by a measure that was killed")
-            down(project)
-    image = docker_image.ensure(launcher, docker, say)
-    user = NODE_USER if os.geteuid() == 0 else os.getuid()
-    group = NODE_USER if os.geteuid() == 0 else os.getgid()
-    about = {
-        "name": "docker",
-        "version": docker.version()["Version"],
-        "image": image,
-        "cpu_limits": "Docker, container by container",
-        "memory_limits": "Docker, container by container",
-    }
-    return DockerEngine(image, f"{user}:{group}", about)
-
-
 def link_modules(image: str) -> set[str]:
-    """Of the kernel that containers run on, which may be a virtual machine's."""
+    """Modules of the kernel that containers run on, which may be a virtual machine's."""
     command = "docker run --rm --pull never --network none --user 0:0 --read-only --cap-drop ALL"
-    return kernel_links.try_modules([*command.split(), "--cap-add", "NET_ADMIN", image])
+    return kernel_support.try_modules([*command.split(), "--cap-add", "NET_ADMIN", image])
 
 
 def note_data_folder(data_folder: Path) -> None:
-    """Let Compose files started by hand use the data sets that are on this machine already.
+    """Write the data folder of this machine into compose/.env, for Compose files started by hand.
 
-    Other lines of that file are a person's own, for compose/gpu.yml say.
+    Other lines of that file are the user's own.
     """
     if data_folder.name != "mnist":
         return

@@ -1,4 +1,4 @@
-"""Compose projects by their labels: whose they are, whether the owner still lives, and how they are removed."""
+"""Compose projects by label: who owns them, whether the owner still runs, how to remove them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PROJECT_LABEL = "com.docker.compose.project"
 
 
 def projects(docker: Any, label: str) -> dict[str, str]:
-    """Compose projects that carry a label, with its value, from containers and networks alike."""
+    """Compose projects with a container or network that has a label -> the label's value."""
     found = {}
-    labelled = {"filters": {"label": label}, "ignore_removed": True}  # others come and go meanwhile
+    labelled = {"filters": {"label": label}, "ignore_removed": True}  # some end meanwhile
     for container in docker.containers.list(all=True, **labelled):
         found[container.labels[PROJECT_LABEL]] = container.labels[label]
     for network in docker.networks.list(filters={"label": label}):
@@ -23,19 +23,21 @@ def projects(docker: Any, label: str) -> dict[str, str]:
     return found
 
 
-def myself() -> str:
-    return f"{os.getpid()}:{_started(os.getpid())}:{_realm()}"
+def owner_of_this_process() -> str:
+    """The owner label's value: process number, start time, and where the number is valid."""
+    return f"{os.getpid()}:{_start_time(os.getpid())}:{_process_namespace()}"
 
 
-def is_gone(owner: str) -> bool:
-    """Only of an owner whose process numbers mean the same here as there; else it may well live."""
+def has_ended(owner: str) -> bool:
+    """Whether an owner's process has ended; False where its number is of another namespace."""
     process, _, rest = owner.partition(":")
-    started, _, realm = rest.partition(":")
-    return bool(realm) and realm == _realm() and _started(int(process)) != started
+    started, _, namespace = rest.partition(":")
+    is_ours = bool(namespace) and namespace == _process_namespace()
+    return is_ours and _start_time(int(process)) != started
 
 
-def _realm() -> str:
-    """This boot of this machine and this process namespace; empty where there is no /proc."""
+def _process_namespace() -> str:
+    """The boot of this machine and its process namespace; empty where there is no /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}:{os.readlink('/proc/self/ns/pid')}"
@@ -43,8 +45,8 @@ def _realm() -> str:
         return ""
 
 
-def _started(process: int) -> str | None:
-    """Start time in clock ticks since boot: with the number, a process's identity."""
+def _start_time(process: int) -> str | None:
+    """Clock ticks since boot: together with its number, this identifies a process."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -52,15 +54,7 @@ def _started(process: int) -> str | None:
 
 
 def down(project: str) -> None:
-    """Always completes: removing is also what happens after errors."""
-    command = [
-        "docker",
-        "compose",
-        "--project-name",
-        project,
-        "down",
-        "--volumes",
-        "--timeout",
-        "1",
-    ]
+    """Remove a project. Never raises, since it also cleans up after errors."""
+    command = ["docker", "compose", "--project-name", project]
+    command += ["down", "--volumes", "--timeout", "1"]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True)

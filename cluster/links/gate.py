@@ -17,7 +17,7 @@ NAME = "\0gradwire-link"
 PATIENCE_S = 300.0
 
 
-def wait() -> bool:
+def wait_until_open() -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gate:
         gate.bind(NAME)
         gate.settimeout(PATIENCE_S)
@@ -28,7 +28,7 @@ def wait() -> bool:
     return True
 
 
-def open_it() -> None:
+def open_gate() -> None:
     deadline = time.monotonic() + PATIENCE_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as helper:
         while True:
@@ -42,6 +42,6 @@ def open_it() -> None:
 
 
 if __name__ == "__main__":
-    if not wait():
+    if not wait_until_open():
         sys.exit(f"the link was not set up within {PATIENCE_S:g} s")
     os.execvp(sys.argv[1], sys.argv[1:])

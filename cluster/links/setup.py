@@ -25,9 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.links import gate as link_gate
-from cluster.links import rate_probe as link_meter
-from cluster.links import tc as shaping
+from cluster.links import gate, rate_probe, tc
 from cluster.spec.links import Link, parse_link
 from cluster.spec.records import LINK_STATISTICS
 
@@ -52,15 +50,15 @@ class LinkFailed(Exception):
 def set_up(link: Link, node: str, reference: str) -> dict[str, Any]:
     """Shape, verify; the node's entry in the summary's `links`. LinkFailed where it is not to be had."""
     hz = read_hz()
-    for command in shaping.rate_commands(link, hz):
+    for command in tc.rate_commands(link, hz):
         run(command)
     try:
         findings = verify_rate(link, node, reference, hz)
-        plain_s = link_meter.measure_round_trip_s(reference) if link.delay_s else 0.0
-        for command in shaping.netem_commands(link):
+        plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
+        for command in tc.netem_commands(link):
             run(command)
         if link.delay_s:
-            there_and_back_s = link_meter.measure_round_trip_s(reference)
+            there_and_back_s = rate_probe.measure_round_trip_s(reference)
             findings["delay_ms"] = round((there_and_back_s - plain_s) / 2 * 1000, 3)
     except OSError as error:
         raise LinkFailed(f"the link of {node} ({link}) could not be measured: {error}") from error
@@ -72,11 +70,11 @@ def set_up(link: Link, node: str, reference: str) -> dict[str, Any]:
 
 def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any]:
     """Both directions, one after the other: acknowledgements would take a share of each other's link."""
-    burst_bytes, queue_bytes = shaping.burst_bytes(link, hz), shaping.queue_bytes(link, hz)
-    course = link_meter.Course(link.rate_bit, burst_bytes, queue_bytes)
+    burst_bytes, queue_bytes = tc.burst_bytes(link, hz), tc.queue_bytes(link, hz)
+    course = rate_probe.Course(link.rate_bit, burst_bytes, queue_bytes)
     sent, received = (
         measure_well(partial(measure, reference), course)
-        for measure in (link_meter.measure_sent, link_meter.measure_received)
+        for measure in (rate_probe.measure_sent, rate_probe.measure_received)
     )
     worst = max((rate / link.rate_bit - 1 for rate in (sent[0], received[0])), key=abs)
     return {
@@ -93,7 +91,7 @@ def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any
 
 
 def measure_well(
-    measure: Callable[[link_meter.Course], float], course: link_meter.Course
+    measure: Callable[[rate_probe.Course], float], course: rate_probe.Course
 ) -> tuple[float, int]:
     """The rate that is nearest to the one asked for, and after how many attempts.
 
@@ -132,7 +130,7 @@ def read_statistics(node: str) -> dict[str, Any]:
 
 def parse_statistics(text: str | bytes, node: str) -> dict[str, Any]:
     buckets = {q["dev"]: q for q in json.loads(text) if q.get("root") and q["kind"] == "tbf"}
-    devices = {"sent": shaping.DEVICE, "received": shaping.INGRESS_DEVICE}
+    devices = {"sent": tc.DEVICE, "received": tc.INGRESS_DEVICE}
     counts = {}
     for name in LINK_STATISTICS:
         direction, _, what = name.partition("_")
@@ -141,7 +139,7 @@ def parse_statistics(text: str | bytes, node: str) -> dict[str, Any]:
     return {"node": node, **counts}
 
 
-def run(command: shaping.Command) -> str:
+def run(command: tc.Command) -> str:
     """Its output; an error shows the command and what it said."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     try:
@@ -173,10 +171,10 @@ def main(text: str, node: str, reference: str) -> int:
     try:
         findings: dict[str, Any] | None = set_up(parse_link(text), node, reference)
         complaint = None
-        link_gate.open_it()
+        gate.open_gate()
     except LinkFailed as failure:
         findings, complaint = failure.findings, str(failure)
-    link_meter.say_done(reference)
+    rate_probe.say_done(reference)
     print(json.dumps({"findings": findings, "complaint": complaint}), flush=True)
     return 0 if complaint is None else 1
 

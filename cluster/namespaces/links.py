@@ -1,64 +1,86 @@
-"""Links of namespace nodes: shaped and verified inside the namespaces, before any worker is forked.
+"""Links of namespace nodes: shaped and verified in the nodes' namespaces before workers are forked.
 
-Every node is shaped and measured by a process of its own in the node's namespace. The reference is the
-switch itself, which has an address only as long as this lasts: nothing of it is left when the workers start.
+A process per node shapes and measures its link from inside the node's namespace. The reference of the
+rate probe is the switch, which has an address only while links are verified.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from cluster.links import rate_probe as link_meter
-from cluster.links import setup as link_setup
+from cluster.links import rate_probe, setup
+from cluster.namespaces.network import address, enter, inside, ip_batch, mac
 from cluster.spec.links import parse_link
 from cluster.spec.run_folder import node_name
 
 SWITCH_ADDRESS = "10.77.255.254"
+SWITCH_MAC = mac(0xFFFD)
+
+Findings = Sequence[dict[str, Any]]
 
 
-def set_up_links(
-    links: dict[int, str], namespaces: list[int], enter: Callable[[int], None]
-) -> tuple[list[dict[str, Any]], str | None]:
-    """The findings in the order of the ranks, and the first complaint. The switch has its address."""
-    reference = link_meter.Reference(SWITCH_ADDRESS)
-
-    children = {
-        rank: _in_namespace(namespaces[rank], enter, partial(_set_up, rank, text))
-        for rank, text in links.items()
-    }
-    reference.start()  # after the forks, since it has threads; who came first waits in its queue
-    answers = [_answer(child) for child in children.values()]
-    reference.close()
+def set_up_links(links: dict[int, str], namespaces: list[int]) -> tuple[Findings, str | None]:
+    """Shape and verify links by rank; findings in the order of ranks, and the first complaint."""
+    with _switch_address([(rank, namespaces[rank]) for rank in links]):
+        reference = rate_probe.Reference(SWITCH_ADDRESS)
+        children = [
+            _in_namespace(namespaces[rank], partial(_set_up, rank, text))
+            for rank, text in links.items()
+        ]
+        reference.start()  # starts threads, so after the forks; early connections wait in its queue
+        answers = [_answer(child) for child in children]
+        reference.close()
     findings = [answer["findings"] for answer in answers if answer.get("findings")]
-    return findings, next((a["complaint"] for a in answers if a.get("complaint")), None)
+    complaints = (answer["complaint"] for answer in answers if answer.get("complaint"))
+    return findings, next(complaints, None)
+
+
+@contextlib.contextmanager
+def _switch_address(nodes: list[tuple[int, int]]) -> Iterator[None]:
+    """Give the switch an address for a while; neighbour entries are permanent, as between nodes."""
+    neighbours = [f"{address(rank)} lladdr {mac(rank)} dev switch" for rank, _ in nodes]
+    for _, namespace in nodes:
+        with inside(namespace):
+            ip_batch(f"neigh add {SWITCH_ADDRESS} lladdr {SWITCH_MAC} dev eth0 nud permanent")
+    ip_batch(
+        f"link set switch address {SWITCH_MAC}",
+        f"addr add {SWITCH_ADDRESS}/16 dev switch",
+        *(f"neigh add {neighbour} nud permanent" for neighbour in neighbours),
+    )
+    yield
+    ip_batch(
+        *(f"neigh del {neighbour}" for neighbour in neighbours),
+        f"addr del {SWITCH_ADDRESS}/16 dev switch",
+    )
+    for _, namespace in nodes:
+        with inside(namespace):
+            ip_batch(f"neigh del {SWITCH_ADDRESS} dev eth0")
 
 
 def _set_up(rank: int, text: str) -> dict[str, Any]:
     try:
-        return {"findings": link_setup.set_up(parse_link(text), node_name(rank), SWITCH_ADDRESS)}
-    except link_setup.LinkFailed as failure:
+        return {"findings": setup.set_up(parse_link(text), node_name(rank), SWITCH_ADDRESS)}
+    except setup.LinkFailed as failure:
         return {"findings": failure.findings, "complaint": str(failure)}
 
 
-def read_statistics(
-    ranks: list[int], namespaces: list[int], enter: Callable[[int], None]
-) -> list[dict[str, Any]]:
+def read_statistics(ranks: list[int], namespaces: list[int]) -> Findings:
+    """What the shaped links of these nodes dropped and delayed so far."""
     children = [
-        _in_namespace(namespaces[rank], enter, partial(link_setup.read_statistics, node_name(rank)))
+        _in_namespace(namespaces[rank], partial(setup.read_statistics, node_name(rank)))
         for rank in ranks
     ]
     return [_answer(child) for child in children]
 
 
-def _in_namespace(
-    namespace: int, enter: Callable[[int], None], work: Callable[[], dict[str, Any]]
-) -> tuple[int, int]:
-    """A process in there that does the work and writes its answer to a pipe."""
+def _in_namespace(namespace: int, work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
+    """Fork a process that works in a namespace; its number, and the pipe with its JSON answer."""
     answer, write = os.pipe()
     child = os.fork()
     if child != 0:
@@ -81,6 +103,6 @@ def _answer(child: tuple[int, int]) -> dict[str, Any]:
         text = stream.read()
     os.waitpid(process, 0)
     if not text:
-        return {"complaint": "a process that sets up a link ended without a word"}
+        return {"complaint": "a process that sets up a link ended without an answer"}
     document: dict[str, Any] = json.loads(text)
     return document

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces import engine as netns_engine
+from cluster.namespaces.unshare import unshare_command
 from tests import laws
 from tests.measuring import PATIENCE_S, PROJECT, Measured, finish, measure, one, processes_of, start
 
@@ -37,7 +37,7 @@ def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
         "--no-report",
     ]
     answer = subprocess.run(
-        [*netns_engine._unshare(), *lab, "--output", str(folder / "runs")],
+        [*unshare_command(), *lab, "--output", str(folder / "runs")],
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ from statistics import fmean
 
 import pytest
 
-from cluster.namespaces import engine as netns_engine
+from cluster.namespaces.unshare import unshare_command
 from cluster.spec.records import LINK_STATISTICS
 from cluster.spec.run_folder import RunFolder
 from tests import laws
@@ -29,7 +29,7 @@ def test_links_from_1_mbit_to_1_gbit_measure_what_was_asked(tmp_path: Path) -> N
 
 
 def in_lab(text: str) -> subprocess.CompletedProcess[str]:
-    command = [*netns_engine._unshare(), sys.executable, "-m", "tests.link_lab", text]
+    command = [*unshare_command(), sys.executable, "-m", "tests.link_lab", text]
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces import engine as netns_engine
+from cluster.namespaces.unshare import unshare_command
 from tests import laws
 from tests.measuring import COMMAND, PROJECT, measure, one
 
@@ -26,7 +26,7 @@ RUN = (
 def on_hosts(commands: list[str], folder: Path, copies: list[Path]) -> list[dict[str, Any]]:
     """What each host said and its exit code."""
     plan = {"commands": commands, "folder": str(folder), "copies": [str(copy) for copy in copies]}
-    lab = [*netns_engine._unshare(), sys.executable, "-m", "tests.hosts_lab"]
+    lab = [*unshare_command(), sys.executable, "-m", "tests.hosts_lab"]
     answer = subprocess.run(
         lab, cwd=PROJECT, input=json.dumps(plan), capture_output=True, text=True, timeout=500
     )

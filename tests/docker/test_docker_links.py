@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.containers import checks as docker_checks
-from cluster.containers import engine as docker_engine
-from cluster.containers import image as docker_image
+from cluster.containers.client import client
+from cluster.containers.engine import link_modules
+from cluster.containers.image import repository
 from cluster.containers.projects import SERVICE_LABEL
 from cluster.spec.records import LINK_STATISTICS
 from tests import laws
@@ -114,7 +114,7 @@ def test_a_straggler_has_less_of_a_core(tmp_path: Path) -> None:
 
 
 def test_more_cores_than_there_are_is_a_mistake(tmp_path: Path) -> None:
-    cores = docker_checks.client().info()["NCPU"]
+    cores = client().info()["NCPU"]
     measured = measure(*DOCKER, "--cpus", str(cores + 1), "--output", str(tmp_path))
     assert measured.code == 2
     assert measured.stderr.splitlines() == [
@@ -123,7 +123,7 @@ def test_more_cores_than_there_are_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_delay_on_a_kernel_without_netem_is_a_mistake(tmp_path: Path) -> None:
-    if "sch_netem" in docker_engine.link_modules(f"{docker_image.repository('torch')}:latest"):
+    if "sch_netem" in link_modules(f"{repository('torch')}:latest"):
         pytest.skip("this kernel has netem")
     measured = measure(*DOCKER, "--link", "20mbit/10ms", "--output", str(tmp_path))
     assert measured.code == 2

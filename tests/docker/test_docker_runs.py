@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cluster.containers import checks as docker_checks
-from cluster.containers import engine as docker_engine
+from cluster.containers.client import client
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
+from cluster.containers.engine import note_data_folder
 from tests import laws
 from tests.measuring import (
     PROJECT,
@@ -36,22 +36,22 @@ DOCKER = ("--engine", "docker")
 
 def leftovers(output: Path) -> list[str]:
     """Containers, networks and volumes of the sessions below `output`."""
-    client = docker_checks.client()
+    docker = client()
     found = []
     for session in output.iterdir():
         label = {"label": f"{SESSION_LABEL}={session.name}"}
-        there = client.containers.list(all=True, filters=label, ignore_removed=True)
+        there = docker.containers.list(all=True, filters=label, ignore_removed=True)
         found += [one.name for one in there]
-        found += [one.name for one in client.networks.list(filters=label)]
-        found += [v.name for v in client.volumes.list() if session.name in v.name]
+        found += [one.name for one in docker.networks.list(filters=label)]
+        found += [v.name for v in docker.volumes.list() if session.name in v.name]
     return found
 
 
 def containers(output: Path) -> list[Any]:
     (session,) = output.iterdir()
-    client = docker_checks.client()
+    docker = client()
     label = {"label": f"{SESSION_LABEL}={session.name}"}
-    return sorted(client.containers.list(filters=label), key=lambda container: container.name)
+    return sorted(docker.containers.list(filters=label), key=lambda container: container.name)
 
 
 @pytest.mark.parametrize(("workers", "flags", "runs"), laws.SOME)
@@ -83,7 +83,7 @@ def test_nodes_are_unprivileged_and_shut_in(tmp_path: Path) -> None:
     writing = nodes[0].exec_run(["touch", "/app/x"]).exit_code
     routes = nodes[0].exec_run(["cat", "/proc/net/route"]).output.decode().splitlines()[1:]
     (network,) = details[0]["NetworkSettings"]["Networks"]
-    internal = docker_checks.client().networks.get(network).attrs["Internal"]
+    internal = client().networks.get(network).attrs["Internal"]
     process.send_signal(signal.SIGINT)
     finish(process)
     for detail in details:
@@ -159,7 +159,7 @@ def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(tmp_path: Path
 
 
 def test_the_two_node_example_runs_by_itself() -> None:
-    docker_engine.note_data_folder(prepare(DATASETS["mnist"]))  # as every measure does
+    note_data_folder(prepare(DATASETS["mnist"]))  # as every measure does
     file = PROJECT / "compose" / "cluster.yml"
     up = compose(file, "up")
     compose(file, "down", "--volumes")
@@ -182,13 +182,13 @@ def test_what_the_api_says_of_the_image_is_what_the_run_folder_says(tmp_path: Pa
     summary = one(measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path)))
     environment = tmp_path / summary["session"] / summary["run"] / "environment.json"
     image = json.loads(environment.read_text())["engine"]["image"]
-    assert docker_checks.client().images.get(image).attrs["Config"]["User"] == "1000:1000"
+    assert client().images.get(image).attrs["Config"]["User"] == "1000:1000"
 
 
 def exit_codes(file: Path) -> list[int]:
     """Of all containers of a Compose file that was up; what `up` prints of their ends may come too late."""
     listed = compose(file, "ps", "--all", "--quiet").stdout.split()
-    states = [docker_checks.client().containers.get(one).attrs["State"] for one in listed]
+    states = [client().containers.get(one).attrs["State"] for one in listed]
     return [state["ExitCode"] for state in states]
 
 

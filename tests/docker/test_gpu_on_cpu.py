@@ -19,9 +19,10 @@ import pytest
 
 from analysis.network_report import main as write_report
 from analysis.summary.command import main as summarise_folder
-from cluster.containers import checks as docker_checks
-from cluster.containers import image as docker_image
+from cluster.containers import image
 from cluster.containers import projects as docker_projects
+from cluster.containers.checks import check_gpus
+from cluster.containers.client import client
 from cluster.containers.compose_file import compose_document
 from cluster.engine import EngineUnavailable
 from cluster.spec.experiment import Experiment
@@ -61,7 +62,7 @@ class Host:
 
     def exit_codes(self) -> dict[str, int]:
         filters = {"label": f"{docker_projects.PROJECT_LABEL}={self.project}"}
-        found = docker_checks.client().containers.list(all=True, filters=filters)
+        found = client().containers.list(all=True, filters=filters)
         return {
             c.name.removeprefix(f"{self.project}-"): c.attrs["State"]["ExitCode"] for c in found
         }
@@ -77,10 +78,10 @@ class Host:
 @pytest.fixture(scope="module")
 def images() -> dict[str, str]:
     """Of this checkout: another one may be tested on the same engine."""
-    engine = docker_checks.client()
+    engine = client()
     return {
-        "GRADWIRE_REPORT_IMAGE": docker_image.ensure("report", engine, print),
-        "GRADWIRE_CPU_IMAGE": docker_image.ensure("torch", engine, print),
+        "GRADWIRE_REPORT_IMAGE": image.ensure("report", engine, print),
+        "GRADWIRE_CPU_IMAGE": image.ensure("torch", engine, print),
     }
 
 
@@ -148,8 +149,8 @@ def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(ho
 
 
 def test_horovod_trains_too(hosts: Any) -> None:
-    image = docker_image.ensure("horovod", docker_checks.client(), print)
-    host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=image)
+    name = image.ensure("horovod", client(), print)
+    host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=name)
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
     assert set(host.exit_codes().values()) == {0}, up.stdout
@@ -160,7 +161,7 @@ def test_horovod_trains_too(hosts: Any) -> None:
 def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hosts: Any) -> None:
     """Two projects stand for two hosts: they share nothing but a network."""
     network = f"gradwire-hosts-{secrets.token_hex(3)}"
-    docker_checks.client().networks.create(network)
+    client().networks.create(network)
     try:
         both = [hosts("multi-host", NETWORK=network, RANK=str(rank)) for rank in range(2)]
         with ThreadPoolExecutor(2) as pool:
@@ -173,7 +174,7 @@ def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hos
         for host in both:
             host.compose("down", "--volumes")
     finally:
-        docker_checks.client().networks.get(network).remove()
+        client().networks.get(network).remove()
 
 
 def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_trained(hosts: Any) -> None:
@@ -194,7 +195,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
             assert not waiting.done(), waiting.result().stdout
             time.sleep(0.2)
         filters = {"name": f"{host.project}-node-2"}
-        docker_checks.client().containers.list(filters=filters)[0].kill()
+        client().containers.list(filters=filters)[0].kill()
         up = waiting.result()
     assert host.exit_codes()["report-1"] == 1, up.stdout
     summary = host.summary()
@@ -205,7 +206,7 @@ def test_a_node_that_dies_ends_the_others_and_the_report_names_it(hosts: Any) ->
 
 def test_measure_with_gpus_where_there_are_none_is_one_line_and_code_2(tmp_path: Path) -> None:
     try:
-        docker_checks.check_gpus(0)
+        check_gpus(0)
     except EngineUnavailable:
         pass
     else:
@@ -250,12 +251,9 @@ def test_nodes_that_measure_generates_for_gpus_run_and_end_by_hand(
 
 def test_the_gpu_image_is_made_on_any_base_that_has_torch() -> None:
     """PyTorch's CUDA image cannot be had everywhere: here its place is taken by the CPU's torch, as far as we build it."""
-    build, base, image = (
-        PROJECT / "docker" / "build_image.sh",
-        "gradwire-torch:test",
-        "gradwire-gpu:test",
-    )
-    for target, tag, variables in (("torch", base, {}), ("gpu", image, {"GPU_BASE": base})):
+    build = PROJECT / "docker" / "build_image.sh"
+    base, gpu = "gradwire-torch:test", "gradwire-gpu:test"
+    for target, tag, variables in (("torch", base, {}), ("gpu", gpu, {"GPU_BASE": base})):
         made = subprocess.run(
             [str(build), target, tag],
             env={**os.environ, **variables},
@@ -266,7 +264,7 @@ def test_the_gpu_image_is_made_on_any_base_that_has_torch() -> None:
     program = (
         "import os, torch, workloads.worker, cluster.gpu.node; print(os.getuid(), os.getcwd())"
     )
-    command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", program]
+    command = ["docker", "run", "--rm", "--network", "none", gpu, "python", "-c", program]
     assert subprocess.run(command, capture_output=True, text=True).stdout.split() == [
         "1000",
         "/app",

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cluster.containers import checks as docker_checks
-from cluster.containers import image as docker_image
+from cluster.containers import image
+from cluster.containers.client import client
 from cluster.containers.projects import SERVICE_LABEL
 from cluster.spec.launchers import LAUNCHERS
 from tests import laws
@@ -32,7 +32,7 @@ SMALL = (
 def images(docker: None) -> None:
     """Compiling Horovod takes minutes, once for a machine."""
     for launcher in LAUNCHERS:
-        docker_image.ensure(launcher, docker_checks.client(), print)
+        image.ensure(launcher, client(), print)
 
 
 def by_launcher(summaries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

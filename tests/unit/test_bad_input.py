@@ -19,6 +19,7 @@ import pytest
 
 from cluster import measure
 from cluster.engine import ClusterPlan, EngineError, EngineUnavailable
+from cluster.existing import cluster as spark_cluster
 from cluster.existing import engine as spark_engine
 from cluster.namespaces import engine as netns_engine
 from cluster.spec import catalogue, synthetic
@@ -216,9 +217,9 @@ def test_why_a_driver_did_not_come_up_is_what_java_said_first() -> None:
         "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway exited.\n"
     )
-    assert spark_engine.find_cause(log) == said
-    assert spark_engine.find_cause("one\ntwo\n") == "two"
-    assert spark_engine.find_cause("") == "without a word"
+    assert spark_cluster.find_cause(log) == said
+    assert spark_cluster.find_cause("one\ntwo\n") == "two"
+    assert spark_cluster.find_cause("") == "without a word"
 
 
 def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interruption(
@@ -235,13 +236,13 @@ def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interr
         runs=(run,),
         data_folder=tmp_path,
     )
-    cluster = spark_engine.SparkCluster(plan, "yarn")
+    cluster = spark_cluster.SparkCluster(plan, "yarn")
     run.log_of("driver").write_text("a warning\n")
-    monkeypatch.setattr(spark_engine, "START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(spark_cluster, "START_TIMEOUT_S", 0.2)
     with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True) as silent:
         with pytest.raises(EngineError, match=r"did not come up on yarn: no answer within 0\.2 s"):
             cluster._first_answer(silent)
-    monkeypatch.setattr(spark_engine, "START_TIMEOUT_S", 60)
+    monkeypatch.setattr(spark_cluster, "START_TIMEOUT_S", 60)
     interrupted = Mock(stdout=Mock(readline=Mock(side_effect=KeyboardInterrupt)))
     with pytest.raises(KeyboardInterrupt):
         cluster._first_answer(interrupted)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster import measure
-from cluster.containers import checks as docker_checks
+from cluster.containers import checks
 from cluster.containers import engine as docker_engine
 from cluster.engine import EngineUnavailable
 from cluster.spec.errors import SpecError
@@ -23,7 +23,7 @@ CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `docker info` says; a machine without programs of NVIDIA's."""
     about: dict[str, Any] = {"Runtimes": {"runc": {}}}
-    monkeypatch.setattr(docker_checks, "client", lambda: SimpleNamespace(info=lambda: about))
+    monkeypatch.setattr(checks, "client", lambda: SimpleNamespace(info=lambda: about))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     return about
 
@@ -31,7 +31,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.usefixtures("engine")
 def test_without_any_it_is_one_line_that_says_what_was_looked_for() -> None:
     with pytest.raises(EngineUnavailable) as refused:
-        docker_checks.check_gpus(2)
+        checks.check_gpus(2)
     line = str(refused.value)
     assert "\n" not in line
     for looked_for in (
@@ -46,26 +46,26 @@ def test_without_any_it_is_one_line_that_says_what_was_looked_for() -> None:
 
 def test_a_runtime_or_a_device_by_name_will_do(engine: dict[str, Any]) -> None:
     engine.update(CDI)
-    assert "nvidia.com/gpu=0" in docker_checks.check_gpus(2)
+    assert "nvidia.com/gpu=0" in checks.check_gpus(2)
     del engine["DiscoveredDevices"]
     engine["Runtimes"]["nvidia"] = {}
-    assert "toolkit" in docker_checks.check_gpus(2)
+    assert "toolkit" in checks.check_gpus(2)
 
 
 def test_the_toolkits_hook_will_do(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = docker_checks.GPU_HOOK
+    hook = checks.GPU_HOOK
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == hook else None)
-    assert "toolkit" in docker_checks.check_gpus(2)
+    assert "toolkit" in checks.check_gpus(2)
 
 
 def test_every_node_needs_a_gpu(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     engine["Runtimes"]["nvidia"] = {}
-    monkeypatch.setattr(docker_checks, "_gpus_of_this_machine", lambda: 2)
-    assert docker_checks.check_gpus(2)
+    monkeypatch.setattr(checks, "_gpus_of_this_machine", lambda: 2)
+    assert checks.check_gpus(2)
     with pytest.raises(
         SpecError, match="a run has 4 nodes, and needs a GPU for each: nvidia-smi lists 2"
     ):
-        docker_checks.check_gpus(4)
+        checks.check_gpus(4)
 
 
 def test_namespaces_have_no_gpus() -> None:

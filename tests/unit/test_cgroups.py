@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.namespaces.cgroups import find_parents, settings
+from cluster.cgroups import find_parents, settings
 
 V1 = """\
 12:memory:/user/someone

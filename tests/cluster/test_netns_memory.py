@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster import cgroups
 from cluster.engine import EngineUnavailable
-from cluster.namespaces import cgroups as limits
 from tests import laws
 from tests.measuring import await_steps, finish, measure, one, start
 
@@ -22,14 +22,14 @@ NETNS = ("--engine", "netns", "--workers", "2")
 @pytest.fixture(autouse=True)
 def _limits() -> None:
     try:
-        limits.check("memory")
+        cgroups.check("memory")
     except EngineUnavailable as error:
         pytest.skip(str(error))
 
 
 def groups_of(output: Path) -> list[Path]:
     names = [session.name for session in output.iterdir()]
-    return [g for name in names for g in limits.ROOT.glob(f"**/gradwire-{name}-*")]
+    return [g for name in names for g in cgroups.ROOT.glob(f"**/gradwire-{name}-*")]
 
 
 def test_every_node_has_its_share_and_a_run_within_it_completes(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_node_that_needs_more_than_its_share_is_named_with_the_reason(tmp_path
 
 
 def test_groups_are_removed_also_when_a_node_takes_its_time_to_end() -> None:
-    groups = limits.create(f"test-{os.getpid()}", {}, {0: 2**28, 1: 2**28})
+    groups = cgroups.create(f"test-{os.getpid()}", {}, {0: 2**28, 1: 2**28})
     program = "import sys; open(sys.argv[1], 'w').write('0'); print(flush=True); input()"
     command = [sys.executable, "-c", program, groups.joins[1][0]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:

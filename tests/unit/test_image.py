@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster import PROJECT
-from cluster.containers import image as docker_image
+from cluster.containers import image
 
 DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()
 IGNORED = (PROJECT / "docker" / "Dockerfile.dockerignore").read_text()
@@ -34,28 +34,28 @@ def needed(name: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("launcher", docker_image.TARGETS)
+@pytest.mark.parametrize("launcher", image.TARGETS)
 def test_the_image_is_made_with_the_files_that_its_stages_name(launcher: str) -> None:
-    target = docker_image.TARGETS[launcher]
+    target = image.TARGETS[launcher]
     named = {
         Path(file).name
         for one in needed(target)
         for file in re.findall(r"source=(?:docker/)?([a-z_-]+\.[a-z]+)", stage(one))
     }
-    made_with = {Path(file).name for file in docker_image.MADE_WITH[target]}
+    made_with = {Path(file).name for file in image.MADE_WITH[target]}
     assert named | {"Dockerfile"} == made_with
 
 
-@pytest.mark.parametrize("launcher", docker_image.TARGETS)
+@pytest.mark.parametrize("launcher", image.TARGETS)
 def test_our_code_comes_last_and_runs_as_nobody_special(launcher: str) -> None:
-    lines = stage(docker_image.TARGETS[launcher]).strip().splitlines()
+    lines = stage(image.TARGETS[launcher]).strip().splitlines()
     code = "report-code" if launcher == "report" else "code"
     assert lines[-2:] == [f"COPY --from={code} /app /app", "USER 1000:1000"]
 
 
 def test_an_image_is_fingerprinted_by_the_packages_it_copies() -> None:
     copied = re.findall(r"^COPY (\S+) \S+$", stage("code"), flags=re.MULTILINE)
-    assert copied == ["cluster/__init__.py", *docker_image.ON_NODES]
+    assert copied == ["cluster/__init__.py", *image.ON_NODES]
 
 
 def test_horovod_is_not_compiled_again_for_a_change_of_anything_but_torch_and_its_script() -> None:
@@ -64,14 +64,14 @@ def test_horovod_is_not_compiled_again_for_a_change_of_anything_but_torch_and_it
 
 
 def test_all_that_is_fingerprinted_is_there_and_is_sent_to_the_builder() -> None:
-    for file in docker_image.sources("spark"):
+    for file in image.sources("spark"):
         assert file.is_file(), file
     assert "!docker/build_horovod.sh" in IGNORED.splitlines()
     assert "!docker/requirements-*.txt" in IGNORED.splitlines()
 
 
 def test_launchers_have_images_of_their_own() -> None:
-    names = [docker_image.name(launcher) for launcher in docker_image.TARGETS]
+    names = [image.name(launcher) for launcher in image.TARGETS]
     assert [name.partition(":")[0] for name in names] == [
         "gradwire-worker",
         "gradwire-horovod",
@@ -104,16 +104,16 @@ def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> 
 def test_another_base_makes_another_image_of_what_starts_from_it(
     variable: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stages = {target: needed(target) for target in docker_image.TARGETS.values()}
-    for launcher, target in docker_image.TARGETS.items():
+    stages = {target: needed(target) for target in image.TARGETS.values()}
+    for launcher, target in image.TARGETS.items():
         bases = {STAGES[one] for one in stages[target]}
         assert (f"${{{variable}}}" in bases) == (launcher in changed)
     monkeypatch.delenv(variable, raising=False)
-    usual = {launcher: docker_image.name(launcher) for launcher in docker_image.TARGETS}
+    usual = {launcher: image.name(launcher) for launcher in image.TARGETS}
     monkeypatch.setenv(variable, "")
-    assert usual == {launcher: docker_image.name(launcher) for launcher in usual}
+    assert usual == {launcher: image.name(launcher) for launcher in usual}
     monkeypatch.setenv(variable, "pytorch/pytorch:other")
-    assert {one for one in usual if docker_image.name(one) != usual[one]} == changed
+    assert {one for one in usual if image.name(one) != usual[one]} == changed
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_another_base_makes_another_image_of_what_starts_from_it(
     ],
 )
 def test_a_person_sees_steps_and_how_far_horovod_is(line: str, news: str | None) -> None:
-    assert docker_image.progress(line) == news
+    assert image.progress(line) == news

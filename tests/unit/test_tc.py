@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.engine import EngineUnavailable
-from cluster.links import kernel_support as kernel_links
+from cluster.links import kernel_support
 from cluster.links.tc import (
     FRAME_BYTES,
     INGRESS_DEVICE,
@@ -80,22 +80,22 @@ def test_the_queue_of_a_delayed_link_holds_all_that_is_on_the_way() -> None:
 
 
 def test_a_kernel_without_netem_refuses_delay_and_loss_by_its_name() -> None:
-    modules = set(kernel_links.FOR_RATES)
-    kernel_links.check([parse_link("20mbit")], modules)
+    modules = set(kernel_support.FOR_RATES)
+    kernel_support.check([parse_link("20mbit")], modules)
     for text in ("20mbit/5ms", "20mbit/0ms/1%"):
         with pytest.raises(EngineUnavailable, match=f"link {text}: .*sch_netem"):
-            kernel_links.check([parse_link("1mbit"), parse_link(text)], modules)
-    kernel_links.check([parse_link("20mbit/5ms/1%")], modules | {"sch_netem"})
+            kernel_support.check([parse_link("1mbit"), parse_link(text)], modules)
+    kernel_support.check([parse_link("20mbit/5ms/1%")], modules | {"sch_netem"})
 
 
-@pytest.mark.parametrize("module", kernel_links.FOR_RATES)
+@pytest.mark.parametrize("module", kernel_support.FOR_RATES)
 def test_a_kernel_that_cannot_shape_names_what_it_lacks(module: str) -> None:
-    modules = set(kernel_links.MODULES) - {module}
+    modules = set(kernel_support.MODULES) - {module}
     with pytest.raises(EngineUnavailable, match=module):
-        kernel_links.check([parse_link("20mbit")], modules)
+        kernel_support.check([parse_link("20mbit")], modules)
     with pytest.raises(EngineUnavailable, match=module):
-        kernel_links.describe(modules)
+        kernel_support.describe(modules)
 
 
 def test_without_links_nothing_is_asked_of_a_kernel() -> None:
-    kernel_links.check([], set())
+    kernel_support.check([], set())

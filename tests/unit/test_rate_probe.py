@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.links import gate as link_gate
-from cluster.links import rate_probe as link_meter
+from cluster.links import gate, rate_probe
 from cluster.links.rate_probe import Course, Reference, rate_of_arrivals, slope, steady_slope
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -65,7 +64,7 @@ def test_arrivals_before_the_burst_is_spent_do_not_count() -> None:
         sender = threading.Thread(target=send)
         sender.start()
         measured = rate_of_arrivals(ours, 210_000, 0.4)
-        share = link_meter._wire_share(ours)
+        share = rate_probe._wire_share(ours)
         sender.join()
     assert measured / share == pytest.approx(8e6, rel=0.05)
 
@@ -81,12 +80,12 @@ def reference() -> Iterator[str]:
 def test_an_unshaped_link_measures_much_more_than_was_asked(reference: str) -> None:
     """What a throttle that was never applied looks like."""
     course = Course(rate_bit=10**7, burst_bytes=28_000, queue_bytes=200_000)
-    assert link_meter.measure_sent(reference, course) > 1.5 * 10**7
-    assert link_meter.measure_received(reference, course) > 1.5 * 10**7
+    assert rate_probe.measure_sent(reference, course) > 1.5 * 10**7
+    assert rate_probe.measure_received(reference, course) > 1.5 * 10**7
 
 
 def test_a_round_trip_on_this_machine_is_short(reference: str) -> None:
-    assert 0 < link_meter.measure_round_trip_s(reference) < 0.05
+    assert 0 < rate_probe.measure_round_trip_s(reference) < 0.05
 
 
 def test_the_reference_lets_only_so_much_through_at_a_time(reference: str) -> None:
@@ -94,22 +93,22 @@ def test_the_reference_lets_only_so_much_through_at_a_time(reference: str) -> No
     everything = Course(10**11, burst_bytes=0, queue_bytes=2**21)
     started = time.monotonic()
     both = [
-        threading.Thread(target=link_meter.measure_received, args=(reference, everything))
+        threading.Thread(target=rate_probe.measure_received, args=(reference, everything))
         for _ in range(2)
     ]
     for one in both:
         one.start()
     for one in both:
         one.join()
-    assert time.monotonic() - started >= 2 * link_meter.SHORTEST_S
+    assert time.monotonic() - started >= 2 * rate_probe.SHORTEST_S
 
 
 def test_the_reference_ends_when_all_nodes_are_done() -> None:
     command = [sys.executable, "-m", "cluster.links.rate_probe", "2"]
     with subprocess.Popen(command, cwd=PROJECT) as program:
-        link_meter.say_done("127.0.0.1")
+        rate_probe.say_done("127.0.0.1")
         assert program.poll() is None
-        link_meter.say_done("127.0.0.1")
+        rate_probe.say_done("127.0.0.1")
         assert program.wait(300) == 0
 
 
@@ -121,10 +120,10 @@ def test_a_worker_starts_when_its_gate_is_opened_and_not_before() -> None:
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as program:
         time.sleep(0.5)
         assert program.poll() is None
-        link_gate.open_it()
+        gate.open_gate()
         assert program.communicate(timeout=300)[0] == "the worker runs\n"
 
 
 def test_a_gate_that_is_never_opened_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_gate, "PATIENCE_S", 0.05)
-    assert not link_gate.wait()
+    monkeypatch.setattr(gate, "PATIENCE_S", 0.05)
+    assert not gate.wait_until_open()

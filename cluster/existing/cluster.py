@@ -1,0 +1,172 @@
+"""A Spark application on somebody else's cluster while its runs last.
+
+Only a driver is started here (workloads/launchers/spark_remote.py). The workers count their own
+interfaces, and the driver brings what they write into the run folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from cluster import PROJECT, interruption
+from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 10
+
+
+class SparkCluster:
+    """See cluster.engine.Cluster. Entering opens an application on the cluster, leaving ends it."""
+
+    sources: tuple[CounterSource, ...] = ()
+
+    def __init__(self, plan: ClusterPlan, master: str) -> None:
+        self.plan, self.master = plan, master
+        self.links: list[dict[str, Any]] = []
+        self.announcement: str | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._log = plan.runs[0].log_of("driver")
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> SparkCluster:
+        command = [sys.executable, "-m", "workloads.launchers.spark_remote"]
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="gradwire-spark-", ignore_cleanup_errors=True
+        )
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), **keep_inside(self._scratch.name)}
+        if self.master.startswith("local"):  # this very machine
+            environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        try:
+            with self._log.open("a") as log, interruption.held_back():
+                self._process = subprocess.Popen(
+                    [*command, self.master, str(self.plan.nodes)],
+                    cwd=PROJECT,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C reaches us, who then end it
+                )
+            self.announcement = _describe(self._first_answer(self._process))
+            assert self._process.stdin is not None
+            for run in self.plan.runs:
+                order = {"run": str(run.path), "data": str(self.plan.data_folder)}
+                self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _first_answer(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+        """What the driver found on the cluster."""
+        assert process.stdout is not None
+        impatience = threading.Timer(START_TIMEOUT_S, process.kill)
+        impatience.daemon = True  # an interruption must not wait for it
+        began = time.monotonic()  # before it, so that its end is told from another
+        impatience.start()
+        try:
+            line = process.stdout.readline()
+        finally:
+            impatience.cancel()
+        if not line:
+            waited = time.monotonic() - began
+            cause = (
+                f"no answer within {START_TIMEOUT_S} s"
+                if waited >= START_TIMEOUT_S
+                else find_cause(self._log.read_text(errors="replace"))
+            )
+            raise EngineError(
+                f"Spark's driver did not come up on {self.master}: {cause}; see {self._log}"
+            )
+        answer = json.loads(line)
+        if "complaint" in answer:
+            raise EngineUnavailable(f"launcher spark: {self.master}: {answer['complaint']}")
+        workers: list[dict[str, Any]] = answer["workers"]
+        return workers
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            if self._process is not None:
+                self._end(self._process)
+                self._process = None
+        finally:
+            if self._scratch is not None:
+                self._scratch.cleanup()
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()  # which ends it, and with it the application
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # whatever it may have left
+            process.wait()
+            process.stdout.close()
+
+    def exited(self) -> dict[int, int]:
+        if self._process is not None and self._process.poll() is not None:
+            raise EngineError(
+                f"Spark's driver ended with code {self._process.returncode}: {self._last_line()};"
+                f" see {self._log}"
+            )
+        return {}
+
+    def _last_line(self) -> str:
+        return last_line(self._log.read_text(errors="replace"))
+
+    def out_of_memory(self) -> set[int]:
+        return set()
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        return []
+
+    def last_words(self, rank: int) -> str:
+        return ""
+
+
+def keep_inside(folder: str) -> dict[str, str]:
+    """What has the driver, and executors that it starts here, put into a folder what they may not live to remove."""
+    given = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"  # which has a folder of its own
+    return {"TMPDIR": folder, "JAVA_TOOL_OPTIONS": java.strip()}
+
+
+def find_cause(log: str) -> str:
+    """What Java said first: what comes after it, in Java and in Python, is how that came up to us."""
+    said = re.search(r"\borg\.apache\.[\w.$]+(?:Exception|Error): (.+)", log)
+    return said[1].strip() if said else last_line(log)
+
+
+def last_line(log: str) -> str:
+    lines = log.strip().splitlines()
+    return lines[-1].strip() if lines else "without a word"
+
+
+def _describe(workers: list[dict[str, Any]]) -> str:
+    """Which hosts they are; and where some share one, what that does to counting."""
+    hosts = Counter(one["host"] for one in workers)
+    text = f"workers on {', '.join(sorted(hosts))}"
+    most = max(Counter(one["network"] for one in workers).values())
+    if most > 1:
+        text += (
+            f"; up to {most} share a host, where each is booked an equal share of all that its"
+            " interfaces count, lo and other programs included: use one slot per host for exact bytes"
+        )
+    return text

@@ -1,0 +1,179 @@
+"""A running cluster of namespace nodes, as the host sees it: one supervisor process.
+
+The supervisor ends when its standard input closes, hence also when the host is killed.
+"""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from cluster import PROJECT, cgroups, interruption
+from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
+from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.namespaces.unshare import unshare_command
+from cluster.spec.records import Counters, parse_net_dev
+from cluster.spec.run_folder import node_name
+
+START_TIMEOUT_S = 120
+STATISTICS_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 5
+
+
+class NetnsCluster:
+    """See cluster.engine.Cluster."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.process: subprocess.Popen[str] | None = None
+        self.links: list[dict[str, Any]] = []
+        self.announcement = None
+        self._groups: cgroups.Groups | None = None
+        self._complaint: str | None = None
+        self._statistics: queue.Queue[list[dict[str, Any]]] = queue.Queue()
+        self._exits: dict[int, int] = {}
+        self._started = threading.Event()
+        self._is_ready = False
+        self._reader: threading.Thread | None = None
+
+    @property
+    def sources(self) -> tuple[CounterSource, ...]:
+        return (CounterSource("kernel", 10, self.read_switch),)
+
+    def __enter__(self) -> NetnsCluster:
+        try:
+            command = [sys.executable, "-m", "cluster.namespaces.supervisor"]
+            plan = supervisor_plan(self.plan, self._create_groups())
+            with interruption.held_back():
+                self.process = subprocess.Popen(
+                    [*unshare_command(), *command, plan.to_json()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    cwd=PROJECT,
+                    start_new_session=True,  # Ctrl-C reaches the host, which then stops the nodes
+                )
+            self._reader = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
+            self._reader.start()
+            self._await_ready(self.process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _create_groups(self) -> dict[int, list[str]]:
+        """Control groups for the limited nodes: by rank, the files with which a node joins them."""
+        plan = self.plan
+        if not plan.cpus and plan.memory_bytes is None:
+            return {}
+        limited = range(plan.nodes) if plan.memory_bytes is not None else ()
+        memory = dict.fromkeys(limited, plan.memory_bytes or 0)
+        self._groups = cgroups.create(plan.name, plan.cpus, memory)
+        return self._groups.joins
+
+    def _await_ready(self, process: subprocess.Popen[str]) -> None:
+        if not self._started.wait(START_TIMEOUT_S):
+            raise EngineError(f"the nodes did not start within {START_TIMEOUT_S} s")
+        if self._is_ready:
+            return
+        process.wait()  # its output has ended, so it is about to
+        if self._complaint is not None:
+            raise LinksNotTrue(self._complaint, self.links)
+        assert process.stderr is not None
+        raise EngineError(f"the nodes did not start: {process.stderr.read().strip()}")
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process is not None:
+            self._end(self.process)
+            self.process = None
+        if self._groups is not None:
+            self._groups.remove()
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # `unshare --kill-child` ends all nodes with it
+            process.wait()
+        if self._reader is not None and self._reader.ident is not None:  # it was started
+            self._reader.join()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        """Take in the supervisor's messages until its output ends."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            message = Message.parse(line)
+            if message.kind == Kind.READY:
+                self._is_ready = True
+                self._started.set()
+            elif message.kind == Kind.LINKS:
+                self.links, self._complaint = list(message.links), message.complaint
+            elif message.kind == Kind.STATISTICS:
+                self._statistics.put(list(message.links))
+            elif message.kind == Kind.EXIT:
+                self._exits[message.rank] = message.code
+        self._started.set()  # no more messages: whoever waits sees that the process is gone
+
+    def exited(self) -> dict[int, int]:
+        if self.process is not None and self.process.poll() is not None:
+            raise EngineError(
+                f"the supervisor of all nodes ended with code {self.process.returncode}"
+            )
+        return dict(self._exits)
+
+    def link_statistics(self) -> list[dict[str, Any]]:
+        if not self.plan.links or self.process is None or self.process.poll() is not None:
+            return []
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(f"{Command.STATISTICS}\n")
+            self.process.stdin.flush()
+            return self._statistics.get(timeout=STATISTICS_TIMEOUT_S)
+        except (OSError, queue.Empty):
+            return []
+
+    def out_of_memory(self) -> set[int]:
+        return self._groups.out_of_memory() if self._groups is not None else set()
+
+    def last_words(self, rank: int) -> str:
+        return ""
+
+    def read_switch(self) -> dict[int, Counters]:
+        """Counters of the switch's ports, seen from the nodes: a port receives what its node sends."""
+        if self.process is None:
+            return {}
+        try:
+            with open(f"/proc/{self.process.pid}/net/dev", encoding="ascii") as file:
+                ports = parse_net_dev(file.read())
+        except OSError:
+            return {}
+        names = {rank: node_name(rank) for rank in range(self.plan.nodes)}
+        return {rank: ports[name].swapped() for rank, name in names.items() if name in ports}
+
+
+def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> SupervisorPlan:
+    return SupervisorPlan(
+        nodes=plan.nodes,
+        entry="workloads.worker",
+        imports=plan.imports,
+        logs=tuple(str(plan.runs[0].log(rank)) for rank in range(plan.nodes)),
+        cgroups=cgroups,
+        links={rank: str(link) for rank, link in plan.links.items()},
+        environment={
+            "MASTER_ADDR": node_name(0),
+            "MASTER_PORT": "29500",
+            "GRADWIRE_RUNS": "\n".join(str(run.path) for run in plan.runs),
+            "GRADWIRE_RECORD": "1",
+            "GRADWIRE_DATA": str(plan.data_folder),
+            "OMP_NUM_THREADS": "1",
+        },
+    )

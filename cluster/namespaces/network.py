@@ -1,0 +1,154 @@
+"""The network of namespace nodes: a bridge, and for every node a network namespace with an eth0.
+
+The supervisor calls this in fresh network and mount namespaces of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster.links.tc import CONGESTION_CONTROL
+from cluster.spec.run_folder import node_name
+
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWNET = 0x40000000
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def write_hosts_file(nodes: int) -> None:
+    """Mount an /etc/hosts with the names of all nodes (the mount namespace is private)."""
+    lines = ["127.0.0.1 localhost"]
+    for rank in range(nodes):
+        # With the IPv4-mapped IPv6 address too: torch looks up the names of clients of its
+        # dual-stack server, and a query to a name server would have to time out.
+        lines += [f"{prefix}{address(rank)} {node_name(rank)}" for prefix in ("", "::ffff:")]
+    with tempfile.NamedTemporaryFile("w", prefix="gradwire-hosts-") as file:
+        file.write("\n".join(lines) + "\n")
+        file.flush()
+        os.chmod(file.name, 0o644)
+        subprocess.run(["mount", "--bind", file.name, "/etc/hosts"], check=True)
+
+
+def create_namespaces(nodes: int) -> list[int]:
+    """One network namespace per node, as open file descriptors; the caller's own is unchanged."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    descriptors = []
+    for _ in range(nodes):
+        check(libc.unshare(CLONE_NEWNET), "unshare")
+        descriptors.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+    enter(home)
+    os.close(home)
+    return descriptors
+
+
+def build_network(nodes: int, namespaces: list[int]) -> None:
+    """Create a bridge, and for every node a veth pair from its port (`node3`) to its eth0.
+
+    IP and MAC addresses are fixed and neighbour entries permanent: the kernel's neighbour table
+    holds 1,024 entries for all namespaces together, and 33 nodes with ARP overflow it.
+    """
+    disable_ipv6()
+    ip_batch(
+        "link set lo up",
+        "link add switch type bridge mcast_snooping 0",
+        "link set switch up",
+        *(
+            f"link add {node_name(rank)} type veth peer name eth0 address {mac(rank)}"
+            f" netns /proc/{os.getpid()}/fd/{namespaces[rank]}"
+            for rank in range(nodes)
+        ),
+        *(f"link set {node_name(rank)} master switch up" for rank in range(nodes)),
+    )
+    _steer_packets(nodes)
+    for rank, namespace in enumerate(namespaces):
+        with inside(namespace):
+            disable_ipv6()
+            name, value = CONGESTION_CONTROL
+            Path("/proc/sys", *name.split(".")).write_text(value)
+            ip_batch(
+                "link set lo up",
+                f"addr add {address(rank)}/16 dev eth0",
+                "link set eth0 up",
+                *(
+                    f"neigh add {address(other)} lladdr {mac(other)} dev eth0 nud permanent"
+                    for other in range(nodes)
+                    if other != rank
+                ),
+            )
+
+
+def enter(namespace: int) -> None:
+    """Move the calling thread into a network namespace."""
+    check(libc.setns(namespace, CLONE_NEWNET), "setns")
+
+
+@contextlib.contextmanager
+def inside(namespace: int) -> Iterator[None]:
+    """Run the body of a `with` statement in a network namespace."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    enter(namespace)
+    try:
+        yield
+    finally:
+        enter(home)
+        os.close(home)
+
+
+def _steer_packets(nodes: int) -> None:
+    """Enable receive packet steering, so that one core forwards all packets of a connection in order.
+
+    Without it, packets of a worker that the scheduler moves to another core overtake earlier ones;
+    TCP takes that for loss and retransmits up to 2 % of the bytes of a short run.
+    """
+    all_cores = f"{(1 << (os.cpu_count() or 1)) - 1:x}"
+    with tempfile.TemporaryDirectory(prefix="gradwire-sys-") as own_sys:
+        mount = ["mount", "-t", "sysfs", "none", own_sys]  # /sys lists the host's devices
+        if subprocess.run(mount, capture_output=True).returncode != 0:
+            return  # not permitted on every machine
+        with contextlib.suppress(OSError):  # not permitted on every machine either
+            for rank in range(nodes):
+                queue = Path(own_sys, "class/net", node_name(rank), "queues/rx-0/rps_cpus")
+                queue.write_text(all_cores)
+        subprocess.run(["umount", own_sys], check=True)
+
+
+def address(rank: int) -> str:
+    return f"10.77.{(rank + 1) // 256}.{(rank + 1) % 256}"
+
+
+def mac(rank: int) -> str:
+    return f"02:67:77:00:{(rank + 1) // 256:02x}:{(rank + 1) % 256:02x}"
+
+
+def ip_batch(*commands: str) -> None:
+    """Run `ip` commands in one process: starting `ip` costs more than a command."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    subprocess.run(
+        ["ip", "-batch", "-"],
+        input="\n".join(commands) + "\n",
+        text=True,
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PATH": path},
+    )
+
+
+def disable_ipv6() -> None:
+    """Switch IPv6 off: its router and neighbour discovery would be counted as traffic."""
+    for scope in ("all", "default"):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+
+
+def check(result: int, call: str) -> None:
+    """Raise OSError where a libc call failed."""
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{call}: {os.strerror(code)}")

@@ -1,0 +1,79 @@
+"""What the host and the supervisor of namespace nodes say to each other.
+
+host -> supervisor    SupervisorPlan as its argument, then a Command per line on standard input;
+                      the end of the input ends the supervisor and all nodes
+supervisor -> host    a Message per line on standard output, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Command(StrEnum):
+    STATISTICS = "statistics"
+    """Answer with the drop and overlimit counts of all shaped links."""
+
+
+class Kind(StrEnum):
+    LINKS = "links"
+    """The links are verified, or not: findings and complaint."""
+    READY = "ready"
+    """All nodes are forked."""
+    STATISTICS = "statistics"
+    """The answer to Command.STATISTICS."""
+    EXIT = "exit"
+    """A node has ended: rank and exit code."""
+    REFUSED = "refused"
+    """A line of input that is no Command."""
+
+
+@dataclass(frozen=True)
+class Message:
+    kind: Kind
+    links: tuple[dict[str, Any], ...] = ()
+    complaint: str | None = None
+    """Why the links are not what was asked for, or which line of input was refused."""
+    rank: int = -1
+    code: int = 0
+
+    def line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def parse(cls, line: str) -> Message:
+        fields = json.loads(line)
+        return cls(**{**fields, "kind": Kind(fields["kind"]), "links": tuple(fields["links"])})
+
+
+@dataclass(frozen=True)
+class SupervisorPlan:
+    """The nodes that a supervisor starts."""
+
+    nodes: int
+    entry: str
+    """The module whose main() a node runs."""
+    imports: tuple[str, ...]
+    """Slow modules that are imported once, before the nodes are forked."""
+    logs: tuple[str, ...]
+    """By rank, the file for a node's output."""
+    cgroups: dict[int, list[str]]
+    """By rank, the cgroup.procs files of the control groups that a node joins."""
+    links: dict[int, str]
+    """By rank, the links to shape."""
+    environment: dict[str, str]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SupervisorPlan:
+        fields = json.loads(text)
+        for name in ("cgroups", "links"):
+            fields[name] = {int(rank): value for rank, value in fields[name].items()}
+        for name in ("imports", "logs"):
+            fields[name] = tuple(fields[name])
+        return cls(**fields)

@@ -1,0 +1,164 @@
+"""Inside the namespaces: build the network, fork a process per node, report the nodes that end.
+
+Started by cluster/namespaces/cluster.py as the first process of its own process namespace; when it
+ends, the kernel ends all nodes. It speaks the protocol of cluster/namespaces/protocol.py.
+
+One process imports the worker's module (and with it torch) once; every node is a fork of it, so
+128 nodes start in seconds and share its memory. Another fork builds the network meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.namespaces import links, network
+from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.spec.run_folder import node_name
+
+PR_SET_NAME = 15
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
+
+Send = Callable[[Message], None]
+
+
+def main(document: str) -> int:
+    plan = SupervisorPlan.from_json(document)
+    network.write_hosts_file(plan.nodes)
+    namespaces = network.create_namespaces(plan.nodes)
+    builder = os.fork()
+    if builder == 0:
+        os._exit(build(plan, namespaces))
+    os.environ.update(plan.environment)
+    entry = importlib.import_module(plan.entry)
+    for module in plan.imports:
+        importlib.import_module(module)
+    _, status = os.waitpid(builder, 0)
+    if status != 0:
+        print("the network could not be built", file=sys.stderr)
+        return 1
+    nodes = {
+        fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(plan.nodes)
+    }
+    send(Message(Kind.READY))
+    watch(nodes, lambda: links.read_statistics(list(plan.links), namespaces), send)
+    return 0
+
+
+def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
+    """Build the network, shape and verify its links; the exit code of the process that does so."""
+    try:
+        network.build_network(plan.nodes, namespaces)
+        if plan.links:
+            findings, complaint = links.set_up_links(plan.links, namespaces)
+            send(Message(Kind.LINKS, tuple(findings), complaint))
+            return 0 if complaint is None else 1
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(getattr(error, "stderr", None) or error, file=sys.stderr, flush=True)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def fork_node(rank: int, namespace: int, plan: SupervisorPlan, worker: Callable[[], int]) -> int:
+    """Fork an unprivileged process in the node's namespace that runs the worker; its number."""
+    child = os.fork()
+    if child != 0:
+        return child
+    code = 1
+    try:
+        log = os.open(plan.logs[rank], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        for target, source in ((0, nothing), (1, log), (2, log)):
+            os.dup2(source, target)
+        network.enter(namespace)
+        network.check(network.libc.unshare(network.CLONE_NEWUTS), "unshare")
+        socket.sethostname(node_name(rank))
+        network.libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # for ps and top
+        for processes in plan.cgroups.get(rank, ()):
+            Path(processes).write_text("0")
+        drop_privileges()
+        os.environ["RANK"] = str(rank)
+        os.environ["WORLD_SIZE"] = str(plan.nodes)
+        code = worker()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def drop_privileges() -> None:
+    """Give up all capabilities for good, also where the host runs as root."""
+    network.check(network.libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    network.check(network.libc.capset(header, nothing), "capset")
+
+
+def watch(nodes: dict[int, int], statistics: Callable[[], links.Findings], send: Send) -> None:
+    """Report nodes (process -> rank) that end and answer commands, until standard input closes."""
+    awake, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    unread = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(awake, selectors.EVENT_READ)
+        while True:
+            reap(nodes, send)
+            ready = {key.fd for key, _ in selector.select(timeout=1)}
+            if awake in ready:
+                os.read(awake, 4096)
+            if 0 in ready:
+                received = os.read(0, 4096)
+                if not received:
+                    return
+                *lines, unread = (unread + received).split(b"\n")
+                for line in lines:
+                    send(answer(line.decode(errors="replace"), statistics))
+
+
+def answer(line: str, statistics: Callable[[], links.Findings]) -> Message:
+    if line == Command.STATISTICS:
+        return Message(Kind.STATISTICS, tuple(statistics()))
+    return Message(Kind.REFUSED, complaint=line)
+
+
+def reap(nodes: dict[int, int], send: Send) -> None:
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child == 0:
+            return
+        if child in nodes:
+            code = os.waitstatus_to_exitcode(status)
+            send(Message(Kind.EXIT, rank=nodes[child], code=code if code >= 0 else 128 - code))
+
+
+def send(message: Message) -> None:
+    sys.stdout.write(message.line())
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,92 @@
+"""The protocol between the host and the supervisor of namespace nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from tests.measuring import PROJECT
+
+PROGRAM = """
+import subprocess
+from cluster.namespaces.supervisor import send, watch
+node = subprocess.Popen(["sh", "-c", "exit 3"])
+watch({node.pid: 7}, lambda: [{"node": "node0", "sent_drops": 5}], send)
+"""
+STATISTICS = Message(Kind.STATISTICS, ({"node": "node0", "sent_drops": 5},))
+EXIT = Message(Kind.EXIT, rank=7, code=3)
+
+
+@pytest.fixture
+def supervisor() -> Iterator[subprocess.Popen[str]]:
+    """The supervisor's loop with one node, which ends with code 3 at once."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def answers(supervisor: subprocess.Popen[str], text: str) -> list[Message]:
+    stdout, _ = supervisor.communicate(text, timeout=300)
+    assert supervisor.returncode == 0
+    return [message for line in stdout.splitlines() if (message := Message.parse(line)) != EXIT]
+
+
+def test_every_command_is_answered_once(supervisor: subprocess.Popen[str]) -> None:
+    assert answers(supervisor, f"{Command.STATISTICS}\n" * 2) == [STATISTICS] * 2
+
+
+def test_what_is_no_command_is_refused_by_its_text(supervisor: subprocess.Popen[str]) -> None:
+    unknown = ["stats", "", "STATISTICS", "statistics now"]
+    found = answers(supervisor, "\n".join([*unknown, Command.STATISTICS]) + "\n")
+    assert found == [*(Message(Kind.REFUSED, complaint=line) for line in unknown), STATISTICS]
+
+
+def test_half_a_line_is_no_command_yet(supervisor: subprocess.Popen[str]) -> None:
+    assert answers(supervisor, Command.STATISTICS[:4]) == []
+
+
+def test_a_command_may_arrive_in_pieces(supervisor: subprocess.Popen[str]) -> None:
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    assert Message.parse(supervisor.stdout.readline()) == EXIT  # it reads commands now
+    for piece in ("stat", "istics\nsta"):
+        supervisor.stdin.write(piece)
+        supervisor.stdin.flush()
+    assert Message.parse(supervisor.stdout.readline()) == STATISTICS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(Kind.READY),
+        Message(Kind.LINKS, ({"node": "node1", "error": 0.01},), "the link of node1 is slow"),
+        EXIT,
+    ],
+)
+def test_a_message_survives_its_line(message: Message) -> None:
+    line = message.line()
+    assert line.index("\n") == len(line) - 1
+    assert Message.parse(line) == message
+
+
+def test_a_plan_survives_json() -> None:
+    plan = SupervisorPlan(
+        nodes=2,
+        entry="workloads.worker",
+        imports=("torch._dynamo",),
+        logs=("a", "b"),
+        cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
+        links={0: "20mbit"},
+        environment={"RANK": "0"},
+    )
+    assert SupervisorPlan.from_json(plan.to_json()) == plan
