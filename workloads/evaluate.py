@@ -1,4 +1,4 @@
-"""How good the workers' models are: their average (the consensus model), and each by itself."""
+"""Accuracy and loss of the consensus model (the workers' average) and of each worker's own model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import Peers
+from workloads.comm.peers import Peers
 from workloads.data.batches import Batch, test_batches
 from workloads.data.readers import Samples
 
@@ -20,7 +20,7 @@ from workloads.data.readers import Samples
 class Score:
     accuracy: float | None
     loss: float | None
-    """None where there is nothing to test on."""
+    """None without test data."""
     consensus_distance: float
     """Root mean square distance of the workers' parameters from their mean, relative to its norm."""
 
@@ -30,8 +30,8 @@ def score_consensus(
 ) -> Score:
     """Average all workers' models, then score the average on `size` test samples.
 
-    Each worker takes a part of them, so the whole costs one pass whatever N. The workers' own
-    parameters and buffers are put back afterwards.
+    Each worker scores a part of the samples: one pass over the test set in total, whatever N. The
+    workers' own parameters and buffers are restored afterwards.
     """
     own = [tensor.clone() for tensor in flat.state]
     take_average(flat, peers)
@@ -40,10 +40,10 @@ def score_consensus(
         for before, part in zip(own, flat.parts, strict=False)
     )
     norm = math.hypot(*(float(part.parameters.double().norm()) for part in flat.parts))
-    mine = test_batches(data, rank=peers.rank, workers=peers.workers, test_size=size)
-    correct, loss = _count(model, mine if size else ())
-    where = flat.state[0].device
-    sums = torch.tensor([correct, loss, distance], dtype=torch.float64, device=where)
+    batches = test_batches(data, rank=peers.rank, workers=peers.workers, test_size=size)
+    correct, loss = _count(model, batches if size else ())
+    device = flat.state[0].device
+    sums = torch.tensor([correct, loss, distance], dtype=torch.float64, device=device)
     peers.all_reduce_sum(sums)
     for tensor, before in zip(flat.state, own, strict=True):
         tensor.copy_(before)
@@ -55,7 +55,7 @@ def score_consensus(
 
 
 def take_average(flat: FlatModel, peers: Peers) -> None:
-    """Make this worker's model the average of all."""
+    """Replace this worker's model by the average of all workers' models."""
     if peers.workers > 1:
         for tensor in flat.state:
             peers.all_reduce_sum(tensor)
@@ -63,7 +63,7 @@ def take_average(flat: FlatModel, peers: Peers) -> None:
 
 
 def own_accuracy(model: nn.Module, data: Samples, size: int) -> float | None:
-    """This worker's model as it is, on `size` test samples."""
+    """Accuracy of this worker's own model on `size` test samples."""
     if not size:
         return None
     correct, _ = _count(model, test_batches(data, rank=0, workers=1, test_size=size))
@@ -72,11 +72,12 @@ def own_accuracy(model: nn.Module, data: Samples, size: int) -> float | None:
 
 @torch.no_grad()
 def _count(model: nn.Module, batches: Iterable[Batch]) -> tuple[int, float]:
-    """Right answers and summed loss."""
+    """Number of correct predictions, and summed loss."""
     correct, loss = 0, 0.0
-    where = next(model.parameters()).device
+    device = next(model.parameters()).device
     model.eval()
-    for inputs, labels in ((one.to(where), other.to(where)) for one, other in batches):
+    for batch in batches:
+        inputs, labels = (tensor.to(device) for tensor in batch)
         outputs = model(inputs)
         loss += float(functional.cross_entropy(outputs, labels, reduction="sum"))
         correct += int((outputs.argmax(1) == labels).sum())

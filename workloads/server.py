@@ -1,4 +1,4 @@
-"""The parameter server's run: the borders of workloads/training.py, and a round where workers step."""
+"""The parameter server's run: the phases of workloads/training.py, and a reply in every round."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from torch import Tensor, nn
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from workloads.comm.codecs import compressed, wire_bytes
-from workloads.comm.exchanger import make_buckets, of_means
+from workloads.comm.exchanger import averaging_round, make_buckets
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import enter, join
+from workloads.comm.peers import enter_phase
+from workloads.comm.round import Round
 from workloads.counters.interfaces import full_segment, own_network
-from workloads.device.timing import open_device
+from workloads.device import open_device
 from workloads.event_log import EventLog
+from workloads.launchers import join
 from workloads.models.networks import make_model
 from workloads.optimizers import make_optimizer
-from workloads.strategies import Round
 from workloads.strategies.parameter_server import serve
 
 
 def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) -> None:
-    """Start from the same weights as the workers, and answer every round of theirs."""
+    """Start from the same weights as the workers, and reply in each of their rounds."""
     log.border("phase", phase="setup", epoch=None)
     torch.set_num_threads(1)
-    at = open_device(spec.device).at
-    server = Server(spec, make_model(spec.model, spec.seed, data_folder).to(at))
+    device = open_device(spec.device).torch_device
+    server = Server(spec, make_model(spec.model, spec.seed, data_folder).to(device))
     log.write(
         "hello",
         schema=1,
@@ -42,21 +43,21 @@ def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) ->
     peers = join(spec, rank, wire_bytes(server.flat, spec.compress))
     index = 0
     for epoch in range(1, spec.epochs + 1):
-        enter(log, "train", epoch, peers)
+        enter_phase(log, "train", epoch, peers)
         for index_in_epoch in range(spec.rounds_per_epoch):
             done = min((index_in_epoch + 1) * spec.local_steps, spec.steps_per_epoch)
             step = (epoch - 1) * spec.steps_per_epoch + done - 1
             server.optimizer.lr = learning_rate(spec, step)
-            server.answer(Round(spec, rank, index))
+            server.reply(Round(spec, rank, index))
             index += 1
-        enter(log, "evaluate", epoch, peers)
-    enter(log, "finish", None, peers)
+        enter_phase(log, "evaluate", epoch, peers)
+    enter_phase(log, "finish", None, peers)
     peers.leave()
     log.border("end")
 
 
 class Server:
-    """The model, and how a slice of it is updated."""
+    """The model, its optimizer, and the buckets in which gradients arrive."""
 
     def __init__(self, spec: Experiment, model: nn.Module) -> None:
         self.spec = spec
@@ -64,7 +65,7 @@ class Server:
         self.optimizer = make_optimizer(spec, self.flat)
         self.buckets = make_buckets(self.flat, spec)
 
-    def answer(self, round: Round) -> None:
+    def reply(self, round: Round) -> None:
         self.optimizer.begin()
         for bucket in self.buckets:
             update = None
@@ -74,8 +75,8 @@ class Server:
             exchange(self.flat.parts[bucket.part].gradients[bucket.start : bucket.end], round)
         if self.spec.buffers == "average":
             for buffer in self.flat.buffers:
-                serve(buffer, of_means(round), None)
+                serve(buffer, averaging_round(round), None)
 
     def _update(self, part: int, start: int, where: slice, gradients: Tensor) -> Tensor:
-        place = slice(start + where.start, start + where.stop)
-        return self.optimizer.update(part, place, gradients)
+        in_part = slice(start + where.start, start + where.stop)
+        return self.optimizer.update(part, in_part, gradients)

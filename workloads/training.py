@@ -1,4 +1,4 @@
-"""One run on one worker: join the others, train, exchange, evaluate, and log every border."""
+"""One run on one worker: join the others, train, exchange, evaluate, and log every phase boundary."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import gc
 import os
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,33 +19,35 @@ from cluster.spec.learning_rate import learning_rate
 from cluster.spec.run_folder import RunFolder
 from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import enter, join
+from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.interfaces import full_segment, own_network
+from workloads.data.batches import Batch
 from workloads.data.readers import Samples, read_samples
 from workloads.data.shard import Shard
-from workloads.device.timing import open_device
+from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
+from workloads.launchers import join
 from workloads.models.networks import make_model, weights_of
-from workloads.optimizers import make_optimizer
+from workloads.optimizers import Optimizer, make_optimizer
 
-EVALUATION_PART = 2000
-"""Test samples scored after each epoch; the last epoch's score takes all (--test-size)."""
+EVALUATION_SAMPLES = 2000
+"""Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
 
-OWN_PART = 1000
+OWN_SAMPLES = 1000
 """Test samples on which each worker scores its own model at the end."""
 
 
 def train(
     spec: Experiment, rank: int, data_folder: Path, log: EventLog, folder: RunFolder | None
 ) -> None:
-    """The whole run. `folder` is where the final model goes, or None to keep nothing."""
+    """The whole run. `folder` receives the final model; None keeps nothing."""
     log.border("phase", phase="setup", epoch=None)
-    # What was imported stays. Else the collection at the end looks at every object of it, and in a fork copies them all.
+    # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
     gc.freeze()
     torch.set_num_threads(1)
     device = open_device(spec.device)
-    model = make_model(spec.model, spec.seed, data_folder).to(device.at)
+    model = make_model(spec.model, spec.seed, data_folder).to(device.torch_device)
     flat = FlatModel(model)
     optimizer = make_optimizer(spec, flat)
     data = read_samples(str(spec.dataset), data_folder, spec.train_size, weights_of(spec.model))
@@ -71,65 +75,15 @@ def train(
     if peers.order:
         log.write("joined", order=peers.order)
     prepared = peers.prepare(model, flat, optimizer)
-    exchanger = prepared.exchanger
-    called = device.spread(prepared.model, spec.gpu)
-    hidden = prepared.hides_exchange or called is not prepared.model
+    called = device.data_parallel(prepared.model, spec.gpu)
+    trainer = Trainer(spec, log, device, optimizer, prepared, called)
 
-    step = rounds = 0
-    pending = 0  # steps since the last exchange
     score = None
     for epoch in range(1, spec.epochs + 1):
         batches = shard.batches(epoch)
-        enter(log, "train", epoch, peers)
-        for index in range(1, spec.steps_per_epoch + 1):
-            started = device.mark()
-            inputs, labels = (tensor.to(device.at) for tensor in next(batches))
-            fed = device.mark()
-
-            step += 1
-            pending += 1
-            due = pending == spec.local_steps or index == spec.steps_per_epoch
-            if due:
-                exchanger.begin(rounds, pending)
-            optimizer.lr = learning_rate(spec, step - 1)
-            with _exchanging(prepared.model, due):
-                outputs = called(inputs)
-                loss = functional.cross_entropy(outputs, labels)
-                loss.backward()
-            loss = loss.detach()
-            computed = device.mark()
-
-            if spec.average == "parameters":
-                optimizer.step()
-                computed = device.mark()
-                if due:
-                    exchanger.complete()
-                exchanged = device.mark()
-            elif due:
-                exchanger.complete()
-                exchanged = device.mark()
-                prepared.update()
-            else:
-                exchanged = computed
-            if due:
-                pending = 0
-                rounds += 1
-            done = device.mark()
-            seconds = device.seconds
-            log.write(
-                "step",
-                epoch=epoch,
-                step=step,
-                loss=round(float(loss), 6),
-                correct=int((outputs.argmax(1) == labels).sum()),
-                step_s=round(seconds(started, done), 6),
-                data_s=round(seconds(started, fed), 6),
-                compute_s=None
-                if hidden
-                else round(seconds(fed, computed) + seconds(exchanged, done), 6),
-                exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
-            )
-        enter(log, "evaluate", epoch, peers)
+        enter_phase(log, "train", epoch, peers)
+        trainer.run_epoch(epoch, batches)
+        enter_phase(log, "evaluate", epoch, peers)
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers)
         log.write(
@@ -140,33 +94,101 @@ def train(
             consensus_distance=score.consensus_distance,
         )
     assert score is not None
-    own = own_accuracy(model, data, min(OWN_PART, _test_size(spec, data, last_epoch=True)))
+    own = own_accuracy(model, data, min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True)))
 
-    enter(log, "finish", None, peers)
-    peers.rest(log)
+    enter_phase(log, "finish", None, peers)
+    peers.measure_idle(log)
     take_average(flat, peers)
-    # Before the group goes: as its last owner, DistributedDataParallel would wait for the group's threads
-    # while it holds Python's lock, which such a thread may need to end (torch 2.13).
-    del prepared, exchanger, called
+    # Before the process group is destroyed: as its last owner, DistributedDataParallel would wait for
+    # the group's threads while holding the GIL, which such a thread may need to end (torch 2.13).
+    del trainer, prepared, called
     gc.collect()
     peers.leave()
     if rank == 0 and folder is not None:
         torch.save(model.cpu().state_dict(), folder.model)
+    steps = spec.epochs * spec.steps_per_epoch
     log.write(
         "result",
         accuracy=score.accuracy,
         loss=score.loss,
         own_accuracy=own,
         consensus_distance=score.consensus_distance,
-        samples_seen=step * spec.batch_size,
-        steps=step,
-        rounds=rounds,
+        samples_seen=steps * spec.batch_size,
+        steps=steps,
+        rounds=spec.epochs * spec.rounds_per_epoch,
     )
     log.border("end")
 
 
-def _exchanging(model: nn.Module, due: bool) -> contextlib.AbstractContextManager[None]:
-    """A model that exchanges by itself is told when not to."""
+@dataclass(frozen=True)
+class Trainer:
+    """A worker's training steps."""
+
+    spec: Experiment
+    log: EventLog
+    device: Device
+    optimizer: Optimizer
+    prepared: Preparation
+    called: nn.Module
+    """The prepared model, or its wrapper that splits batches over several GPUs."""
+
+    def run_epoch(self, epoch: int, batches: Iterator[Batch]) -> None:
+        """A round ends after every `local_steps` steps, and with the epoch."""
+        spec = self.spec
+        round_index = (epoch - 1) * spec.rounds_per_epoch
+        pending = 0  # steps since the last exchange
+        for index in range(1, spec.steps_per_epoch + 1):
+            pending += 1
+            due = pending == spec.local_steps or index == spec.steps_per_epoch
+            started = self.device.mark()
+            inputs, labels = (tensor.to(self.device.torch_device) for tensor in next(batches))
+            fed = self.device.mark()
+            if due:
+                self.prepared.exchanger.begin_round(round_index, pending)
+                round_index, pending = round_index + 1, 0
+            step = (epoch - 1) * spec.steps_per_epoch + index
+            self.optimizer.lr = learning_rate(spec, step - 1)
+            with _exchange_in_backward(self.prepared.model, due):
+                outputs = self.called(inputs)
+                loss = functional.cross_entropy(outputs, labels)
+                loss.backward()
+            loss = loss.detach()
+            computed, exchanged = self._exchange_and_update(due)
+            done = self.device.mark()
+            seconds = self.device.seconds
+            compute_s = seconds(fed, computed) + seconds(exchanged, done)
+            hidden = self.prepared.hides_exchange or self.called is not self.prepared.model
+            self.log.write(
+                "step",
+                epoch=epoch,
+                step=step,
+                loss=round(float(loss), 6),
+                correct=int((outputs.argmax(1) == labels).sum()),
+                step_s=round(seconds(started, done), 6),
+                data_s=round(seconds(started, fed), 6),
+                compute_s=None if hidden else round(compute_s, 6),
+                exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+            )
+
+    def _exchange_and_update(self, due: bool) -> tuple[Mark, Mark]:
+        """Exchange where a round is due, and update; marks before and after the exchange."""
+        computed = self.device.mark()
+        if self.spec.average == "parameters":
+            self.optimizer.step()
+            computed = self.device.mark()
+            if due:
+                self.prepared.exchanger.finish_round()
+            return computed, self.device.mark()
+        if not due:
+            return computed, computed
+        self.prepared.exchanger.finish_round()
+        exchanged = self.device.mark()
+        self.prepared.update()
+        return computed, exchanged
+
+
+def _exchange_in_backward(model: nn.Module, due: bool) -> contextlib.AbstractContextManager[None]:
+    """DistributedDataParallel exchanges in every backward pass, unless told that no round is due."""
     if isinstance(model, nn.parallel.DistributedDataParallel) and not due:
         return model.no_sync()
     return contextlib.nullcontext()
@@ -176,4 +198,4 @@ def _test_size(spec: Experiment, data: Samples, last_epoch: bool) -> int:
     available = len(data.test_labels)
     if spec.test_size is not None:
         available = min(available, spec.test_size)
-    return available if last_epoch else min(EVALUATION_PART, available)
+    return available if last_epoch else min(EVALUATION_SAMPLES, available)

@@ -5,27 +5,30 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from workloads.comm.buckets import Bucket, bucket_count, cut
+from workloads.comm.buckets import Bucket, bucket_count, split_into_buckets
 
 PARTS = [[0, 10, 30, 30, 60], [0, 5]]
 
 
 def test_without_a_size_each_type_is_one_piece_and_the_last_comes_first() -> None:
-    assert cut(PARTS, [4, 8], None) == [Bucket(1, 0, 5, range(1)), Bucket(0, 0, 60, range(4))]
+    assert split_into_buckets(PARTS, [4, 8], None) == [
+        Bucket(1, 0, 5, range(1)),
+        Bucket(0, 0, 60, range(4)),
+    ]
 
 
 def test_size_0_is_one_tensor_at_a_time_from_the_last_and_none_that_is_empty() -> None:
-    found = [(b.part, b.start, b.end) for b in cut(PARTS, [4, 8], 0)]
+    found = [(b.part, b.start, b.end) for b in split_into_buckets(PARTS, [4, 8], 0)]
     assert found == [(1, 0, 5), (0, 30, 60), (0, 10, 30), (0, 0, 10)]
 
 
 def test_a_piece_ends_with_the_tensor_that_fills_it() -> None:
-    found = [(b.start, b.end) for b in cut(PARTS[:1], [4], 121)]
+    found = [(b.start, b.end) for b in split_into_buckets(PARTS[:1], [4], 121)]
     assert found == [(10, 60), (0, 10)]
 
 
 def test_a_size_beyond_the_model_is_one_piece() -> None:
-    assert len(cut(PARTS[:1], [4], 10**9)) == 1
+    assert len(split_into_buckets(PARTS[:1], [4], 10**9)) == 1
 
 
 @given(
@@ -35,7 +38,9 @@ def test_a_size_beyond_the_model_is_one_piece() -> None:
 def test_every_number_is_in_exactly_one_piece(lengths: list[list[int]], size: int | None) -> None:
     parts = [[sum(one[:k]) for k in range(len(one) + 1)] for one in lengths]
     covered = [
-        (b.part, at) for b in cut(parts, [4] * len(parts), size) for at in range(b.start, b.end)
+        (b.part, at)
+        for b in split_into_buckets(parts, [4] * len(parts), size)
+        for at in range(b.start, b.end)
     ]
     assert sorted(covered) == [(k, at) for k, part in enumerate(parts) for at in range(part[-1])]
 

@@ -1,8 +1,9 @@
-"""Where a worker computes: the CPU's half, and that all of the GPU's stands in one file."""
+"""Devices: the CPU's behaviour, and that all code for CUDA is in one file."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import time
 from pathlib import Path
@@ -16,9 +17,9 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.synthetic import PREFIX, parse
 from tests.measuring import PROJECT
 from workloads.comm.flat import FlatModel
-from workloads.device import timing as device
+from workloads.device import Device, open_device
+from workloads.device.cpu import Cpu
 from workloads.device.cuda import Cuda
-from workloads.device.timing import Cpu, Device, open_device
 from workloads.models.networks import MODELS
 from workloads.models.synthetic import SyntheticNet
 from workloads.optimizers import make_optimizer
@@ -27,7 +28,7 @@ CUDA = PROJECT / "workloads" / "device" / "cuda.py"
 PACKAGES = ("cluster", "workloads", "analysis", "bench")
 
 
-def test_the_cpu_does_at_once_what_it_is_asked_for() -> None:
+def test_the_cpu_runs_operations_synchronously() -> None:
     cpu = open_device("cpu")
     assert isinstance(cpu, Cpu)
     assert cpu is open_device("cpu")
@@ -36,17 +37,17 @@ def test_the_cpu_does_at_once_what_it_is_asked_for() -> None:
     time.sleep(0.01)
     assert 0.01 <= cpu.seconds(start, cpu.mark()) <= time.perf_counter() - began
     model = nn.Linear(2, 2)
-    assert cpu.spread(model, 4) is model
-    with cpu.aside(cpu.ready()):
+    assert cpu.data_parallel(model, 4) is model
+    with cpu.side_stream(cpu.record_computed()):
         pass
-    cpu.rejoin()
-    cpu.settle()
-    assert cpu.join_options() == {}
+    cpu.join_side_stream()
+    cpu.synchronize()
+    assert cpu.process_group_options() == {}
 
 
-def test_both_have_every_function_with_the_same_parameters() -> None:
+def test_cpu_and_cuda_have_every_function_of_the_protocol_with_its_parameters() -> None:
     def functions(of: type) -> dict[str, list[str]]:
-        tree = ast.parse(Path(CUDA if of is Cuda else device.__file__).read_text())
+        tree = ast.parse(Path(inspect.getfile(of)).read_text())
         (found,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == of.__name__]
         return {
             f.name: [a.arg for a in f.args.args]
@@ -57,8 +58,8 @@ def test_both_have_every_function_with_the_same_parameters() -> None:
     assert functions(Cpu) == functions(Cuda) == functions(Device)
 
 
-def test_every_line_that_needs_cuda_stands_in_one_small_module() -> None:
-    """torch.cuda, device names and nn.DataParallel; the one place that chooses says only the name."""
+def test_all_code_that_needs_cuda_is_in_one_small_module() -> None:
+    """torch.cuda, device names and nn.DataParallel."""
     needs = re.compile(
         r"torch\.cuda|\.cuda\(|is_cuda|cudnn|nn\.DataParallel\(|torch\.device\(.cuda"
     )
@@ -85,7 +86,7 @@ INPUTS = {
 
 
 def test_tensors_of_two_devices_do_not_mix() -> None:
-    """Else the tests below would hold whatever we do. `meta` is a device that every machine has: it computes nothing."""
+    """Without this the test below could not fail. Every machine has `meta`, which computes nothing."""
     with pytest.raises(RuntimeError, match="device"):
         torch.empty(2, device="meta") + torch.empty(2)
 

@@ -15,10 +15,10 @@ from tests.loopback import on_workers
 from workloads import strategies
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
+from workloads.comm.round import Round
 from workloads.launchers.torch_peers import TorchPeers
 from workloads.optimizers import Sgd
 from workloads.server import Server
-from workloads.strategies import Round
 from workloads.strategies.parameter_server import serve
 
 HERE = "tests.unit.test_exchange"
@@ -102,9 +102,9 @@ def exchanged_gradients(rank: int, workers: int) -> dict[tuple[str, int], dict[s
                     part.gradients.zero_()
                 for step in range(spec.local_steps - 1):
                     model(rank, step).backward()
-                exchanger.begin(index, spec.local_steps)
+                exchanger.begin_round(index, spec.local_steps)
                 model(rank, spec.local_steps - 1).backward()
-                exchanger.complete()
+                exchanger.finish_round()
             results[strategy, kind] = {
                 name: tensor.grad.clone()
                 for name, tensor in model.named_parameters()
@@ -121,17 +121,17 @@ def trained_with_a_server(rank: int, nodes: int) -> dict[int, dict[str, Tensor]]
         if rank == spec.workers:
             server = Server(spec, Zoo())
             for index in range(2):
-                server.answer(Round(spec, rank, index))
+                server.reply(Round(spec, rank, index))
             continue
         model = Zoo()
         exchanger = make_exchanger(model, spec, rank)
         for index in range(2):
             for step in range(spec.local_steps - 1):
                 model(rank, step).backward()
-            exchanger.begin(index, spec.local_steps)
+            exchanger.begin_round(index, spec.local_steps)
             model(rank, spec.local_steps - 1).backward()
-            exchanger.complete()
-            exchanger.flat.adopt()
+            exchanger.finish_round()
+            exchanger.flat.take_parameters_from_gradients()
         results[kind] = {name: p.detach().clone() for name, p in model.named_parameters()}
     return results
 
@@ -170,8 +170,8 @@ def buffers_after_a_round(rank: int, workers: int) -> dict[tuple[str, str], list
             for buffer in model.buffers():
                 buffer.fill_(rank)
             exchanger = make_exchanger(model, spec, rank)
-            exchanger.begin(0, 1)
-            exchanger.complete()
+            exchanger.begin_round(0, 1)
+            exchanger.finish_round()
             results[strategy, buffers] = [b.clone() for b in model.buffers()]
     return results
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from tests.loopback import on_workers
 from tests.unit import test_exchange, test_strategies
 from tests.unit.test_strategies import AVERAGE_ALL, values
-from workloads.comm.messages import LEAST_GROUPED_BYTES, cut, group_messages
-from workloads.strategies import STRATEGIES, Round
+from workloads.comm.messages import LEAST_GROUPED_BYTES, group_messages, pipeline_chunks
+from workloads.comm.round import Round
+from workloads.strategies import STRATEGIES
 
 HERE = "tests.unit.test_grouped_messages"
 SEVERAL_GROUPS = 2_000_001
@@ -54,12 +55,12 @@ def _by_themselves_again() -> None:
 def test_a_large_tensor_is_several_groups_of_at_least_a_mebibyte() -> None:
     group_messages(True)
     try:
-        chunks = cut(torch.empty(SEVERAL_GROUPS))
+        chunks = pipeline_chunks(torch.empty(SEVERAL_GROUPS))
         assert len(chunks) > 5
         assert all(chunk.nbytes >= LEAST_GROUPED_BYTES for chunk in chunks[:-1])
     finally:
         group_messages(False)
-    assert len(cut(torch.empty(SEVERAL_GROUPS))) == 128
+    assert len(pipeline_chunks(torch.empty(SEVERAL_GROUPS))) == 128
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5])

@@ -23,7 +23,8 @@ from cluster.spec.schedules import groups
 from tests.unit.test_strategies import values
 from workloads.comm import messages
 from workloads.comm.codecs import compressed
-from workloads.strategies import STRATEGIES, Round
+from workloads.comm.round import Round
+from workloads.strategies import STRATEGIES
 from workloads.strategies.parameter_server import serve
 
 PATIENCE_S = 60.0

@@ -17,9 +17,10 @@ from cluster.spec.schedules import groups
 from tests.loopback import on_workers
 from workloads.comm.codecs import compressed, wire_bytes
 from workloads.comm.flat import FlatModel
+from workloads.comm.round import Round
 from workloads.models.networks import make_model
 from workloads.optimizers import Sgd
-from workloads.strategies import STRATEGIES, Round
+from workloads.strategies import STRATEGIES
 
 SIZES = (1, 7, 21_840)
 ROUNDS = 4

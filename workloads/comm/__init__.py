@@ -1,1 +1,1 @@
-"""How workers exchange tensors: rendezvous, messages, buckets, codecs."""
+"""How workers exchange tensors: rounds, messages, exchange algorithms, buckets, codecs."""

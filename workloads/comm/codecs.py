@@ -1,9 +1,9 @@
-"""Smaller numbers on the wire: an exchange in half precision, whatever the strategy.
+"""Codecs: any strategy's exchange with tensors encoded in half precision (--compress).
 
-The tensor is rounded to 16 bits, exchanged, and widened again. fp16 keeps 11 significant bits between
-6e-8 and 65504, bf16 keeps 8 bits over the range of float32. Sums are formed in 16 bits too.
-Gradients bear that well. Parameters bear fp16; in bf16 an update of less than a few thousandths of a parameter
-is rounded away with every exchange, and training slows down or stops.
+The tensor is rounded to 16 bits, exchanged, and converted back; sums are computed in 16 bits too. fp16
+has 11 significant bits between 6e-8 and 65504; bf16 has 8 bits over the range of float32. Both suffice
+for gradients. For parameters fp16 suffices; bf16 rounds away updates below about 0.4 % of a parameter
+in every exchange, so training slows down or stops.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from __future__ import annotations
 from torch import Tensor
 
 from workloads.comm.flat import FlatModel
-from workloads.comm.messages import WIRE_TYPES, kept_buffer
-from workloads.strategies import Exchange, Round
+from workloads.comm.messages import WIRE_TYPES, reused_buffer
+from workloads.comm.round import Exchange, Round
 
 
-def compressed(exchange: Exchange, how: str) -> Exchange:
-    """The same exchange with what it sends made smaller."""
-    dtype = WIRE_TYPES[how]
+def compressed(exchange: Exchange, codec: str) -> Exchange:
+    """The same exchange with encoded tensors."""
+    dtype = WIRE_TYPES[codec]
     if dtype is None:
         return exchange
 
-    def exchange_small(flat: Tensor, round: Round) -> None:
+    def exchange_encoded(flat: Tensor, round: Round) -> None:
         if round.alone:
             return
-        small = kept_buffer("compress", flat.numel(), dtype, flat.device)
-        small.copy_(flat)
-        exchange(small, round)
-        flat.copy_(small)
+        encoded = reused_buffer("compress", flat.numel(), dtype, flat.device)
+        encoded.copy_(flat)
+        exchange(encoded, round)
+        flat.copy_(encoded)
 
-    return exchange_small
+    return exchange_encoded
 
 
-def wire_bytes(flat: FlatModel, how: str) -> int:
-    """M: what one round exchanges."""
+def wire_bytes(flat: FlatModel, codec: str) -> int:
+    """M: the model's bytes as encoded for the wire."""
     tensors = [part.parameters for part in flat.parts]
-    return sum(t.numel() * (WIRE_TYPES[how] or t.dtype).itemsize for t in tensors)
+    return sum(t.numel() * (WIRE_TYPES[codec] or t.dtype).itemsize for t in tensors)

@@ -1,6 +1,6 @@
-"""A model's parameters in contiguous memory, its gradients likewise, and its buffers.
+"""Flat model: parameters, gradients and buffers in contiguous memory.
 
-An exchange then moves slices of a few large tensors, without packing and unpacking, and the optimizer
+An exchange sends slices of a few large tensors, without packing and unpacking, and the optimizer
 updates whole tensors. Tensors of different types cannot share memory: there is one part per type.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Part:
-    """All trainable parameters of one type, end to end, with their gradients in the same places."""
+    """All trainable parameters of one type, and their gradients at the same offsets."""
 
     parameters: Tensor
     gradients: Tensor
@@ -23,7 +23,7 @@ class Part:
 
     @property
     def offsets(self) -> list[int]:
-        """Where each tensor begins, and where the last one ends."""
+        """Start of each tensor, and the end of the last one."""
         offsets = [0]
         for tensor in self.tensors:
             offsets.append(offsets[-1] + tensor.numel())
@@ -33,8 +33,8 @@ class Part:
 class FlatModel:
     """Owns the memory; the model's parameters, gradients and buffers become views into it.
 
-    Frozen parameters stay where they are. A parameter that gets no gradient in a step counts as one
-    whose gradient is zero, since another worker may have one for it.
+    Frozen parameters are left alone. A parameter without a gradient in a step has a gradient of zero,
+    because another worker may have one for it.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -44,15 +44,15 @@ class FlatModel:
 
     @property
     def state(self) -> list[Tensor]:
-        """Everything in which workers can differ."""
+        """All tensors in which workers can differ."""
         return [part.parameters for part in self.parts] + self.buffers
 
     @property
     def parameter_count(self) -> int:
         return sum(part.parameters.numel() for part in self.parts)
 
-    def adopt(self) -> None:
-        """Take what came back in the gradients' place as the parameters, from a server that updates."""
+    def take_parameters_from_gradients(self) -> None:
+        """Use the tensors that a server returned in place of the gradients as the parameters."""
         for part in self.parts:
             part.parameters.copy_(part.gradients)
             part.gradients.zero_()
@@ -76,7 +76,7 @@ def _flatten(tensors: tuple[nn.Parameter, ...]) -> Part:
 
 
 def _flatten_buffers(model: nn.Module) -> list[Tensor]:
-    """One tensor per floating type. Counters are left out: every worker counts alike."""
+    """One tensor per floating type. Integer counters are left out: they are equal on all workers."""
     found: dict[torch.dtype, list[tuple[nn.Module, str, Tensor]]] = {}
     for module in model.modules():
         for name, buffer in module.named_buffers(recurse=False):

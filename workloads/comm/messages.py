@@ -1,8 +1,9 @@
-"""Messages between workers, and buffers that are kept: nothing is allocated in the steady state.
+"""Point-to-point messages between workers, and reused receive buffers.
 
-Gloo tells messages apart by tags, and lets any number of them be under way. NCCL has no tags: messages between two
-workers arrive in the order in which they were sent, and one that waits for its other end holds up those behind it.
-So there, what happens at the same time is handed over as one group (`sendrecv`), in the same order by all who take part.
+Gloo distinguishes messages by tag and allows any number in flight. NCCL has no tags: messages between
+two workers arrive in the order of sending, and a message that waits for its receiver blocks those
+behind it. With NCCL, messages that belong together are therefore issued as one group (`sendrecv`), in
+the same order on all workers that take part.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WIRE_TYPES: dict[str, torch.dtype | None] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-"""--compress -> what travels instead of the tensor's own type."""
+"""--compress -> the type in which a tensor travels; None for its own."""
 
 CHUNKS = 128
 LEAST_CHUNK_BYTES = 32 * 1024
@@ -30,20 +31,23 @@ _buffers: dict[tuple[str, int, torch.dtype, torch.device], Tensor] = {}
 _grouped: list[bool] = [False]
 
 Message = tuple[Tensor, int]
-"""With the rank of its other end."""
+"""A tensor and the rank to send it to, or to receive it from."""
 
 
-def group_messages(yes: bool) -> None:
-    """From now on in this process; for NCCL, and for tests of what is done there."""
-    _grouped[0] = yes
+def group_messages(enabled: bool) -> None:
+    """Issue messages in groups from now on: for NCCL, and for tests of that order on Gloo."""
+    _grouped[0] = enabled
 
 
-def are_grouped() -> bool:
+def messages_are_grouped() -> bool:
     return _grouped[0]
 
 
-def kept_buffer(purpose: str, numel: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The same memory each time; what it holds is whatever its last user left."""
+def reused_buffer(purpose: str, numel: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The same uninitialised memory for every call with the same arguments.
+
+    Allocating a buffer in every round would cost page faults in every step.
+    """
     key = (purpose, numel, dtype, device)
     if key not in _buffers:
         _buffers[key] = torch.empty(numel, dtype=dtype, device=device)
@@ -51,51 +55,46 @@ def kept_buffer(purpose: str, numel: int, dtype: torch.dtype, device: torch.devi
 
 
 def send(tensor: Tensor, to: int, tag: int = 0) -> dist.Work:
-    """Starts it; wait() on the result before the tensor is changed."""
+    """Start sending; the tensor must not change before wait() on the result returns."""
     work = dist.isend(tensor, to, tag=tag)
-    assert work is not None  # None is for those outside the group, and nobody is
+    assert work is not None  # None is returned outside the process group only
     return work
 
 
 def receive(tensor: Tensor, source: int, tag: int = 0) -> dist.Work:
-    """Starts it; wait() on the result before the tensor is read."""
+    """Start receiving; the tensor is complete when wait() on the result returns."""
     work = dist.irecv(tensor, source, tag=tag)
     assert work is not None
     return work
 
 
-def cut(flat: Tensor) -> tuple[Tensor, ...]:
-    """Into chunks that follow each other down a pipeline.
+def pipeline_chunks(flat: Tensor) -> tuple[Tensor, ...]:
+    """Split a tensor into the chunks of a pipeline.
 
-    What passes a pipeline waits for one chunk to fill it and one to drain it: with 128 chunks, one or
-    two percent. Smaller ones than 32 KiB are not made: of those, Gloo's 144 bytes a message are 0.4 %.
-    Groups are fewer and larger: a GPU takes some 10 microseconds to begin one.
+    A pipeline idles for one chunk while it fills and one while it drains: 1 to 2 % of the time with
+    128 chunks. Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %. Grouped
+    messages use fewer, larger chunks: starting a group on a GPU takes about 10 microseconds.
     """
     if not flat.numel():
         return ()
-    chunks, least = CHUNKS, LEAST_CHUNK_BYTES
-    if are_grouped():
-        chunks, least = GROUPED_CHUNKS, LEAST_GROUPED_BYTES
-    size = max(-(-flat.numel() // chunks), least // flat.element_size())
+    chunks, least_bytes = CHUNKS, LEAST_CHUNK_BYTES
+    if messages_are_grouped():
+        chunks, least_bytes = GROUPED_CHUNKS, LEAST_GROUPED_BYTES
+    size = max(-(-flat.numel() // chunks), least_bytes // flat.element_size())
     return tuple(flat.split(size))
 
 
 def sendrecv(outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
-    """Send and receive at the same time, until all is there; empty tensors are not sent."""
+    """Send and receive concurrently, and return when all is done; empty tensors are skipped."""
     leaving = [message for message in outgoing if message[0].numel()]
     arriving = [message for message in incoming if message[0].numel()]
-    if not are_grouped():
+    if not messages_are_grouped():
         received = [receive(*message) for message in arriving]
         sent = [send(*message) for message in leaving]
-        for handle in (*sent, *received):
-            handle.wait()
+        for work in (*sent, *received):
+            work.wait()
         return
     group = [dist.P2POp(dist.irecv, *message) for message in arriving]
     group += [dist.P2POp(dist.isend, *message) for message in leaving]
-    for handle in dist.batch_isend_irecv(group) if group else ():
-        handle.wait()
-
-
-def swap(outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
-    """Send one tensor and receive another at the same time."""
-    sendrecv([(outgoing, to)], [(incoming, source)])
+    for work in dist.batch_isend_irecv(group) if group else ():
+        work.wait()

@@ -1,11 +1,13 @@
-"""A centre that receives, combines and sends back at the same time; its leaves.
+"""Star exchange: leaves send their tensors to a root, which reduces them and sends the result back.
 
-In chunks: while one chunk's results leave, the next ones arrive. A round then takes what the centre
-sends, or receives, over its rate; not the sum of the two.
+With L leaves and tensors of M bytes: a leaf sends M and receives M, the root sends and receives L M.
 
-In groups (NCCL) that is a step for each chunk: the k-th of all is, at a leaf, to send chunk k and receive what came of
-chunk k-1; at the centre to receive chunk k from all leaves and send them what came of chunk k-1. Both sides take the
-same steps in the same order, so nobody waits for a step that the other has not come to.
+The tensor travels in chunks: while one chunk's result leaves the root, the next chunk arrives there.
+A round therefore takes L M over the root's rate, not twice that.
+
+With grouped messages (NCCL) a round has one step per chunk. In step k a leaf sends chunk k and receives
+the result of chunk k-1; the root receives chunk k from all leaves and sends the result of chunk k-1.
+All nodes take the same steps in the same order, so there is no deadlock.
 """
 
 from __future__ import annotations
@@ -15,78 +17,89 @@ from collections.abc import Callable, Sequence
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.comm.messages import Message, are_grouped, cut, kept_buffer, receive, send, sendrecv
+from workloads.comm.messages import (
+    Message,
+    messages_are_grouped,
+    pipeline_chunks,
+    receive,
+    reused_buffer,
+    send,
+    sendrecv,
+)
 
-AHEAD = 8
-"""Chunks that the centre is ready to receive from each leaf before it has dealt with the first."""
+CHUNKS_AHEAD = 8
+"""Chunks of each leaf for which the root posts receives in advance."""
 
 Finish = Callable[[slice, Tensor], object]
-"""Given where a chunk lies and its sum, make it what the leaves get."""
+"""Turns a chunk's sum, in place, into the result for the leaves; the slice is its position."""
 
 
-def at_a_leaf(flat: Tensor, centre: int) -> None:
-    """The answer comes back into the place it left: nobody can send it before all have arrived."""
-    chunks = cut(flat)
-    if are_grouped():
-        for leaving_now, returning_now in zip((*chunks, None), (None, *chunks), strict=True):
-            sendrecv(_with(leaving_now, [centre]), _with(returning_now, [centre]))
+def exchange_as_leaf(flat: Tensor, root: int) -> None:
+    """Send `flat` to the root and receive the result into it.
+
+    The result of a chunk overwrites that chunk: it cannot arrive before the chunk was sent.
+    """
+    chunks = pipeline_chunks(flat)
+    if messages_are_grouped():
+        for outgoing, incoming in zip((*chunks, None), (None, *chunks), strict=True):
+            sendrecv(_messages(outgoing, [root]), _messages(incoming, [root]))
         return
-    leaving = [send(chunk, centre, tag=i) for i, chunk in enumerate(chunks)]
-    returning = []
+    sends = [send(chunk, root, tag=i) for i, chunk in enumerate(chunks)]
+    receives = []
     for i, chunk in enumerate(chunks):
-        leaving[i].wait()
-        returning.append(receive(chunk, centre, tag=i))
-    for handle in returning:
-        handle.wait()
+        sends[i].wait()
+        receives.append(receive(chunk, root, tag=i))
+    for work in receives:
+        work.wait()
 
 
-def at_the_centre(flat: Tensor, leaves: Sequence[int], finish: Finish) -> None:
-    """Add the leaves' tensors to `flat`, finish each chunk, and send it to all of them."""
-    chunks = cut(flat)
+def exchange_as_root(flat: Tensor, leaves: Sequence[int], finish: Finish) -> None:
+    """Add the leaves' tensors to `flat`, finish each chunk, and send it to all leaves."""
+    chunks = pipeline_chunks(flat)
     if not chunks:
         return
     size = chunks[0].numel()
-    if are_grouped():
-        _centre_in_groups(chunks, size, leaves, finish)
+    if messages_are_grouped():
+        _grouped_root(chunks, size, leaves, finish)
         return
-    inbox = kept_buffer("star", AHEAD * len(leaves) * size, flat.dtype, flat.device)
-    places = inbox.view(AHEAD, len(leaves), size)
+    memory = reused_buffer("star", CHUNKS_AHEAD * len(leaves) * size, flat.dtype, flat.device)
+    inbox = memory.view(CHUNKS_AHEAD, len(leaves), size)
 
-    def expect(i: int) -> list[dist.Work]:
-        place = places[i % AHEAD, :, : chunks[i].numel()]
-        return [receive(place[at], leaf, tag=i) for at, leaf in enumerate(leaves)]
+    def post_receives(i: int) -> list[dist.Work]:
+        places = inbox[i % CHUNKS_AHEAD, :, : chunks[i].numel()]
+        return [receive(places[at], leaf, tag=i) for at, leaf in enumerate(leaves)]
 
-    expected = {i: expect(i) for i in range(min(AHEAD, len(chunks)))}
-    leaving = []
+    posted = {i: post_receives(i) for i in range(min(CHUNKS_AHEAD, len(chunks)))}
+    sends = []
     for i, chunk in enumerate(chunks):
-        for at, handle in enumerate(expected.pop(i)):
-            handle.wait()
-            chunk.add_(places[i % AHEAD, at, : chunk.numel()])
+        for at, work in enumerate(posted.pop(i)):
+            work.wait()
+            chunk.add_(inbox[i % CHUNKS_AHEAD, at, : chunk.numel()])
         finish(slice(i * size, i * size + chunk.numel()), chunk)
-        leaving += [send(chunk, leaf, tag=i) for leaf in leaves]
-        if i + AHEAD < len(chunks):
-            expected[i + AHEAD] = expect(i + AHEAD)
-    for handle in leaving:
-        handle.wait()
+        sends += [send(chunk, leaf, tag=i) for leaf in leaves]
+        if i + CHUNKS_AHEAD < len(chunks):
+            posted[i + CHUNKS_AHEAD] = post_receives(i + CHUNKS_AHEAD)
+    for work in sends:
+        work.wait()
 
 
-def _centre_in_groups(
+def _grouped_root(
     chunks: Sequence[Tensor], size: int, leaves: Sequence[int], finish: Finish
 ) -> None:
-    """One chunk of each leaf at a time: it is added before the next step receives into its place."""
+    """Receive one chunk of each leaf per step; it is added before the next step reuses its memory."""
     first = chunks[0]
-    inbox = kept_buffer("star", len(leaves) * size, first.dtype, first.device)
-    places = inbox.view(len(leaves), size)
-    done: Tensor | None = None
+    memory = reused_buffer("star", len(leaves) * size, first.dtype, first.device)
+    inbox = memory.view(len(leaves), size)
+    finished: Tensor | None = None
     for i, chunk in enumerate(chunks):
-        arriving = [places[at, : chunk.numel()] for at in range(len(leaves))]
-        sendrecv(_with(done, leaves), zip(arriving, leaves, strict=True))
-        for part in arriving:
-            chunk.add_(part)
+        arriving = [inbox[at, : chunk.numel()] for at in range(len(leaves))]
+        sendrecv(_messages(finished, leaves), zip(arriving, leaves, strict=True))
+        for addend in arriving:
+            chunk.add_(addend)
         finish(slice(i * size, i * size + chunk.numel()), chunk)
-        done = chunk
-    sendrecv(_with(done, leaves), [])
+        finished = chunk
+    sendrecv(_messages(finished, leaves), [])
 
 
-def _with(tensor: Tensor | None, peers: Sequence[int]) -> list[Message]:
+def _messages(tensor: Tensor | None, peers: Sequence[int]) -> list[Message]:
     return [] if tensor is None else [(tensor, peer) for peer in peers]

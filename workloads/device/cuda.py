@@ -1,7 +1,7 @@
-"""A worker's GPU: every line of gradwire that needs one. Where there is none, none of them has run (docs/gpu.md).
+"""A GPU as a worker's device. All code that needs CUDA is in this file (docs/gpu.md).
 
-See workloads/device/timing.py for what each function is for. CUDA_VISIBLE_DEVICES says which GPUs are ours; the first of them
-holds the model.
+workloads/device/__init__.py says what each function is for. CUDA_VISIBLE_DEVICES selects the GPUs; the
+first one holds the model.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch import nn
 
 
 class Cuda:
-    """Times are CUDA events; the host's clock is not looked at."""
+    """Times are measured with CUDA events, not with the host's clock."""
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
             visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
             raise RuntimeError(
-                f"this node sees no GPU (CUDA_VISIBLE_DEVICES: {visible}): it needs a CUDA build of torch, and a"
-                " container that was given one"
+                f"this node sees no GPU (CUDA_VISIBLE_DEVICES: {visible}): it needs a CUDA build of"
+                " torch, and a container with access to a GPU"
             )
-        self.at = torch.device("cuda", 0)
-        torch.cuda.set_device(self.at)
+        self.torch_device = torch.device("cuda", 0)
+        torch.cuda.set_device(self.torch_device)
         torch.backends.cudnn.deterministic = True  # the same seed gives the same accuracy
         torch.backends.cudnn.benchmark = False
-        self._beside: torch.cuda.Stream | None = None
+        self._side_stream: torch.cuda.Stream | None = None
 
     def mark(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
@@ -40,34 +40,34 @@ class Cuda:
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 
-    def settle(self) -> None:
-        torch.cuda.synchronize(self.at)
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.torch_device)
 
-    def spread(self, model: nn.Module, gpus: int) -> nn.Module:
+    def data_parallel(self, model: nn.Module, gpus: int) -> nn.Module:
         if gpus == 1:
             return model
-        seen = torch.cuda.device_count()
-        if seen < gpus:
-            raise RuntimeError(f"this node sees {seen} GPUs, and the run asks for {gpus}")
+        visible = torch.cuda.device_count()
+        if visible < gpus:
+            raise RuntimeError(f"this node sees {visible} GPUs, and the run needs {gpus}")
         return nn.DataParallel(model, list(range(gpus)))
 
-    def join_options(self) -> dict[str, Any]:
-        """With it NCCL's communicator is made at once, by all: later a few may begin by themselves."""
-        return {"device_id": self.at}
+    def process_group_options(self) -> dict[str, Any]:
+        """With a device, all workers create NCCL's communicator at once, not at their first message."""
+        return {"device_id": self.torch_device}
 
-    def ready(self) -> torch.cuda.Event:
+    def record_computed(self) -> torch.cuda.Event:
         event = torch.cuda.Event()
         event.record()
         return event
 
     @contextlib.contextmanager
-    def aside(self, ready: torch.cuda.Event) -> Iterator[None]:
-        if self._beside is None:
-            self._beside = torch.cuda.Stream(self.at)
-        self._beside.wait_event(ready)
-        with torch.cuda.device(self.at), torch.cuda.stream(self._beside):
+    def side_stream(self, after: torch.cuda.Event) -> Iterator[None]:
+        if self._side_stream is None:
+            self._side_stream = torch.cuda.Stream(self.torch_device)
+        self._side_stream.wait_event(after)
+        with torch.cuda.device(self.torch_device), torch.cuda.stream(self._side_stream):
             yield
 
-    def rejoin(self) -> None:
-        if self._beside is not None:
-            torch.cuda.current_stream().wait_stream(self._beside)
+    def join_side_stream(self) -> None:
+        if self._side_stream is not None:
+            torch.cuda.current_stream().wait_stream(self._side_stream)

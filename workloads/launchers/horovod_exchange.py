@@ -1,7 +1,7 @@
-"""What each strategy does where Horovod carries it: one function each, the meaning is workloads/strategies'.
+"""The strategies that Horovod has: one function each, equivalent to the one in workloads/strategies.
 
-Every collective has a name that is the same on all workers and in all rounds: Horovod matches tensors by
-name, and remembers what it has once agreed on.
+Every collective has a name that is the same on all workers and in all rounds. Horovod matches tensors
+by name, and caches what was negotiated for it.
 """
 
 from __future__ import annotations
@@ -13,81 +13,82 @@ import horovod.torch as hvd
 import torch
 from torch import Tensor
 
-from workloads.strategies import Round
+from workloads.comm.round import Round
 
 ROOT = 0
 
 
-class Sets(Protocol):
-    """What an exchange needs of HorovodPeers."""
+class Ranks(Protocol):
+    """What an exchange needs to know of HorovodPeers."""
 
-    at: list[int]
-    sets: dict[tuple[int, ...], hvd.ProcessSet]
-
-
-def name(what: str, tensor: Tensor) -> str:
-    kind = str(tensor.dtype).removeprefix("torch.")
-    return f"{what}.{kind}.{tensor.storage_offset()}.{tensor.numel()}"
+    horovod_ranks: list[int]
+    process_sets: dict[tuple[int, ...], hvd.ProcessSet]
 
 
-def alone(sets: Sets, flat: Tensor, round: Round) -> None:
-    """Nobody to talk to."""
+def tensor_name(operation: str, tensor: Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{operation}.{dtype}.{tensor.storage_offset()}.{tensor.numel()}"
 
 
-def allreduce(sets: Sets, flat: Tensor, round: Round) -> None:
+def no_exchange(ranks: Ranks, flat: Tensor, round: Round) -> None:
+    """No-op: a single worker has nobody to exchange with."""
+
+
+def allreduce(ranks: Ranks, flat: Tensor, round: Round) -> None:
     if round.experiment.workers > 1:
-        hvd.allreduce_(flat, name=name("mean", flat), op=hvd.Sum)
+        hvd.allreduce_(flat, name=tensor_name("mean", flat), op=hvd.Sum)
         flat.div_(round.divisor)
 
 
-def allgather(sets: Sets, flat: Tensor, round: Round) -> None:
-    workers = round.experiment.workers
-    if workers > 1 and flat.numel():
-        gathered = hvd.allgather(flat.view(1, -1), name=name("all", flat))
-        torch.sum(
-            gathered[sets.at], 0, out=flat
-        )  # in the order of our ranks: the same bits everywhere
+def allgather(ranks: Ranks, flat: Tensor, round: Round) -> None:
+    if round.experiment.workers > 1 and flat.numel():
+        gathered = hvd.allgather(flat.view(1, -1), name=tensor_name("all", flat))
+        # Summed in the order of our ranks, so that all workers get identical bits.
+        torch.sum(gathered[ranks.horovod_ranks], 0, out=flat)
         flat.div_(round.divisor)
 
 
-def gather_scatter(sets: Sets, flat: Tensor, round: Round) -> None:
-    """By all-to-all: first everybody has something for the root alone, then the root for everybody."""
+def gather_scatter(ranks: Ranks, flat: Tensor, round: Round) -> None:
+    """Two all-to-alls: in the first only the leaves send, in the second only the root does."""
     workers = round.experiment.workers
     if workers == 1 or not flat.numel():
         return
     size, nothing = flat.numel(), flat.new_empty(0)
-    to_root = torch.zeros(workers, dtype=torch.int32)
-    to_all = torch.zeros(workers, dtype=torch.int32)
-    at_root = round.rank == ROOT
-    if at_root:
-        to_all[:] = size
-        to_all[sets.at[ROOT]] = 0
+    gather_sizes = torch.zeros(workers, dtype=torch.int32)
+    scatter_sizes = torch.zeros(workers, dtype=torch.int32)
+    is_root = round.rank == ROOT
+    if is_root:
+        scatter_sizes[:] = size
+        scatter_sizes[ranks.horovod_ranks[ROOT]] = 0
     else:
-        to_root[sets.at[ROOT]] = size
-    gathered, _ = hvd.alltoall(nothing if at_root else flat, to_root, name=name("gather", flat))
-    if at_root:
+        gather_sizes[ranks.horovod_ranks[ROOT]] = size
+    gathered, _ = hvd.alltoall(
+        nothing if is_root else flat, gather_sizes, name=tensor_name("gather", flat)
+    )
+    if is_root:
         flat.add_(gathered.view(-1, size).sum(0)).div_(round.divisor)
-    outgoing = flat.repeat(workers - 1) if at_root else nothing
-    scattered, _ = hvd.alltoall(outgoing, to_all, name=name("scatter", flat))
-    if not at_root:
+    outgoing = flat.repeat(workers - 1) if is_root else nothing
+    scattered, _ = hvd.alltoall(outgoing, scatter_sizes, name=tensor_name("scatter", flat))
+    if not is_root:
         flat.copy_(scattered)
 
 
-def pairwise(sets: Sets, flat: Tensor, round: Round) -> None:
+def pairwise(ranks: Ranks, flat: Tensor, round: Round) -> None:
     members = round.members
     if len(members) == round.experiment.workers:
-        allreduce(sets, flat, round)
+        allreduce(ranks, flat, round)
     elif len(members) > 1:
-        group = sets.sets[tuple(sorted(members))]
-        hvd.allreduce_(flat, name=name("mean", flat), op=hvd.Sum, process_set=group)
+        group = ranks.process_sets[tuple(sorted(members))]
+        hvd.allreduce_(flat, name=tensor_name("mean", flat), op=hvd.Sum, process_set=group)
         flat.div_(len(members))
 
 
-EXCHANGES: dict[str, Callable[[Sets, Tensor, Round], None]] = {
-    "single": alone,
+EXCHANGES: dict[str, Callable[[Ranks, Tensor, Round], None]] = {
+    "single": no_exchange,
     "allreduce": allreduce,
     "allgather": allgather,
     "gather-scatter": gather_scatter,
     "pairwise": pairwise,
     "local-sgd": allreduce,
 }
+"""cluster/spec/launchers.py lists the same names for hosts without Horovod; a test compares them."""

@@ -1,7 +1,7 @@
-"""An all-reduce of gradients as Horovod's users have it: hvd.DistributedOptimizer.
+"""All-reduce of gradients by hvd.DistributedOptimizer, as Horovod's users do it.
 
-Its hooks hand each gradient over as soon as backward has computed it; Horovod fuses what is ready and
-all-reduces it meanwhile. What is left of that after backward is the exposed communication.
+Its hooks submit each gradient as soon as backward has computed it; Horovod fuses the submitted ones and
+all-reduces them during backward. What remains after backward is the exposed communication.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import nn
 from cluster.spec.experiment import Experiment
 from workloads.comm.exchanger import exchange_buffers
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import Peers
+from workloads.comm.peers import Peers
+from workloads.comm.round import Exchange, Round
 from workloads.optimizers import Optimizer
-from workloads.strategies import Exchange, Round
 
 
 def as_torch(optimizer: Optimizer) -> Any:
-    """Ours as one of torch's, which Horovod makes a subclass of: same updates whoever carries them."""
+    """A torch optimizer class for Horovod to subclass, which updates by gradwire's own optimizer."""
 
     class Flat(torch.optim.Optimizer):
         def __init__(self, parameters: Any) -> None:
@@ -34,7 +34,7 @@ def as_torch(optimizer: Optimizer) -> Any:
 
 
 class OptimizerExchanger:
-    """See workloads.meeting.Exchanging; --local-steps are Horovod's backward_passes_per_step."""
+    """Implements peers.RoundExchanger; --local-steps is Horovod's backward_passes_per_step."""
 
     def __init__(
         self,
@@ -58,26 +58,26 @@ class OptimizerExchanger:
         self._round: Round | None = None
         self._steps = 1
 
-    def begin(self, index: int, steps: int) -> None:
+    def begin_round(self, index: int, steps: int) -> None:
         self._round, self._steps = Round(self.spec, self.peers.rank, index), steps
 
-    def complete(self) -> None:
-        """Wait for all; gradients of an incomplete accumulation leave only now."""
+    def finish_round(self) -> None:
+        """Wait for all gradients; those of an incomplete accumulation are submitted only now."""
         assert self._round is not None
         self._optimizer.synchronize()
         if self.spec.compress != "none":
-            self._take_back()
+            self._copy_decompressed()
         if self._steps > 1:
             for part in self.flat.parts:
-                part.gradients.div_(self._steps)  # Horovod only adds them up
+                part.gradients.div_(self._steps)  # Horovod accumulates the sum
         exchange_buffers(self.flat, self._round, self.peers, self._exchange_buffer)
 
     def update(self) -> None:
         with self._optimizer.skip_synchronize():
             self._optimizer.step()
 
-    def _take_back(self) -> None:
-        """Decompressed gradients lie in memory of their own: back into the flat model's."""
+    def _copy_decompressed(self) -> None:
+        """Copy decompressed gradients, which have their own memory, back into the flat model."""
         for part in self.flat.parts:
             for tensor, start in zip(part.tensors, part.offsets, strict=False):
                 place = part.gradients[start : start + tensor.numel()].view(tensor.shape)

@@ -1,11 +1,11 @@
-"""The others through Horovod, on Gloo, or on NCCL where it was built for GPUs: no ssh and no mpirun.
+"""Peers through Horovod, on Gloo or, built for GPUs, on NCCL; without ssh and mpirun.
 
-Worker 0 keeps the meeting point, an HTTP server that lives as long as the run. Where somebody else has
-done so before (horovod.spark.run), its variables are in the environment, and theirs are the ranks: ours are the
-nodes' numbers, so a table translates.
+Worker 0 runs the rendezvous, an HTTP server that lives as long as the run. horovod.spark.run provides
+its own, with its variables in the environment and its own ranks; our rank is the node's number, so a
+table maps one to the other.
 
-Horovod's workers ask each other every millisecond what is ready, also when nothing is. That talk is no
-training traffic: rest() measures one message of it, and analysis/summary/control_traffic.py books it apart.
+Horovod negotiates tensor readiness every millisecond, even when idle. This control traffic is not
+training traffic: measure_idle() samples it, and analysis/summary/control_traffic.py books it apart.
 """
 
 from __future__ import annotations
@@ -31,34 +31,35 @@ from workloads.comm.buckets import MIB
 from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
-from workloads.comm.rendezvous import Preparation, await_rendezvous
-from workloads.device.timing import open_device
+from workloads.comm.peers import Preparation
+from workloads.comm.rendezvous import await_rendezvous
+from workloads.device import open_device
 from workloads.event_log import EventLog
-from workloads.launchers import horovod_exchange
+from workloads.launchers.horovod_exchange import EXCHANGES, tensor_name
 from workloads.launchers.horovod_optimizer import OptimizerExchanger
 from workloads.optimizers import Optimizer
 
-PATIENCE_S = 120
-REST_S = 0.5
+TIMEOUT_S = 120
+IDLE_S = 0.5
 POLL_S = 0.02
-"""How often the meeting point looks whether it shall close: as long as a run may wait for that."""
+"""How often the rendezvous server checks whether to stop: the longest a run waits for it."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
     if spec.nodes == 1:
         return HorovodPeers(spec, rank)
     os.environ.setdefault("HOROVOD_GLOO_IFACE", "eth0")
-    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(PATIENCE_S * spec.local_steps))
+    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(TIMEOUT_S * spec.local_steps))
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     if spec.bucket_mb is not None:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))
     server = None
     if "HOROVOD_GLOO_RENDEZVOUS_PORT" not in os.environ:
         server = _open_rendezvous(spec.workers) if rank == 0 else None
-        _go_to_rendezvous(spec.workers, rank)
+        _join_rendezvous(spec.workers, rank)
     hvd.init()
     peers = HorovodPeers(spec, rank, server)
-    peers.introduce()
+    peers.learn_ranks()
     return peers
 
 
@@ -71,9 +72,9 @@ def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
     return server
 
 
-def _go_to_rendezvous(workers: int, rank: int) -> None:
-    """Wait until it is open, since Horovod itself gives up after a second; and say who we are."""
-    await_rendezvous(PATIENCE_S)
+def _join_rendezvous(workers: int, rank: int) -> None:
+    """Wait for the rendezvous, since Horovod gives up after a second, and set Horovod's variables."""
+    await_rendezvous(TIMEOUT_S)
     host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     os.environ.update(
         HOROVOD_RANK=str(rank),
@@ -83,7 +84,7 @@ def _go_to_rendezvous(workers: int, rank: int) -> None:
         HOROVOD_CROSS_RANK=str(rank),
         HOROVOD_CROSS_SIZE=str(workers),
         HOROVOD_HOSTNAME=node_name(rank),
-        HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(host),  # it knows IPv4 only
+        HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(host),  # Horovod supports IPv4 only
         HOROVOD_GLOO_RENDEZVOUS_PORT=port,
         HOROVOD_CONTROLLER="gloo",
         HOROVOD_CPU_OPERATIONS="gloo",
@@ -92,15 +93,15 @@ def _go_to_rendezvous(workers: int, rank: int) -> None:
 
 @dataclass
 class HorovodPeers:
-    """See workloads.meeting.Peers."""
+    """Implements workloads.comm.peers.Peers."""
 
     spec: Experiment
     rank: int
     server: RendezvousHTTPServer | None = None
-    at: list[int] = field(default_factory=list)
-    """Our rank -> Horovod's."""
-    sets: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    """Groups that average by themselves -> their process set."""
+    horovod_ranks: list[int] = field(default_factory=list)
+    """Our rank -> Horovod's rank."""
+    process_sets: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Ranks of a group -> its Horovod process set."""
 
     @property
     def workers(self) -> int:
@@ -108,43 +109,44 @@ class HorovodPeers:
 
     @property
     def order(self) -> list[int]:
-        return [self.at.index(place) for place in range(len(self.at))]
+        return [self.horovod_ranks.index(rank) for rank in range(len(self.horovod_ranks))]
 
-    def introduce(self) -> None:
-        """Learn who has which of Horovod's ranks, and found the groups that will meet."""
+    def learn_ranks(self) -> None:
+        """Map our ranks to Horovod's, and create the process sets of all groups of the run."""
         own = torch.tensor([self.rank])
-        everybody = hvd.allgather(own, name="introduction").tolist()
-        self.at = [everybody.index(rank) for rank in range(self.workers)]
+        ours = hvd.allgather(own, name="introduction").tolist()
+        self.horovod_ranks = [ours.index(rank) for rank in range(self.workers)]
         for members in _groups_of(self.spec):
-            self.sets[members] = hvd.add_process_set([self.at[rank] for rank in members])
+            horovod_members = [self.horovod_ranks[rank] for rank in members]
+            self.process_sets[members] = hvd.add_process_set(horovod_members)
 
     def barrier(self) -> None:
         if self.workers > 1:
             hvd.barrier()
-            open_device(self.spec.device).settle()
+            open_device(self.spec.device).synchronize()
 
     def all_reduce_sum(self, tensor: Tensor) -> None:
         if self.workers > 1:
-            hvd.allreduce_(tensor, name=horovod_exchange.name("sum", tensor), op=hvd.Sum)
+            hvd.allreduce_(tensor, name=tensor_name("sum", tensor), op=hvd.Sum)
 
-    def take_first(self, tensor: Tensor) -> None:
+    def broadcast_from_first(self, tensor: Tensor) -> None:
         if self.workers > 1:
-            hvd.broadcast_(tensor, self.at[0], name=horovod_exchange.name("first", tensor))
+            hvd.broadcast_(tensor, self.horovod_ranks[0], name=tensor_name("first", tensor))
 
     def prepare(self, model: nn.Module, flat: FlatModel, optimizer: Optimizer) -> Preparation:
         spec = self.spec
-        plain = partial(horovod_exchange.EXCHANGES[spec.strategy], self)
+        plain = partial(EXCHANGES[spec.strategy], self)
         if spec.strategy == "allreduce" and spec.average == "gradients" and self.workers > 1:
             exchanger = OptimizerExchanger(model, flat, optimizer, spec, self, plain)
             return Preparation(model, exchanger, exchanger.update)
         exchange = compressed(plain, spec.compress)
         return Preparation(model, Exchanger(flat, spec, self, exchange, plain), optimizer.step)
 
-    def rest(self, log: EventLog) -> None:
-        """Exchange nothing for a while; what is counted meanwhile is talk."""
+    def measure_idle(self, log: EventLog) -> None:
+        """Exchange nothing for a while: bytes counted meanwhile are control traffic."""
         if self.workers > 1:
             log.border("rest", began=True)
-            time.sleep(REST_S)
+            time.sleep(IDLE_S)
             log.border("rest", began=False)
             self.barrier()
 
@@ -158,12 +160,12 @@ class HorovodPeers:
 
 
 def _groups_of(spec: Experiment) -> list[tuple[int, ...]]:
-    """All that meet in this run, but the ones of everybody or nobody else; the same list everywhere."""
+    """All groups of the run between 2 and N-1 members, in the same order on every worker."""
     if spec.passes is None or spec.schedule is None:
         return []
-    meeting = {
+    scheduled = {
         tuple(sorted(members))
         for index in range(spec.rounds)
         for members in groups(index, spec.workers, spec.passes, spec.schedule, spec.seed)
     }
-    return sorted(members for members in meeting if 1 < len(members) < spec.workers)
+    return sorted(members for members in scheduled if 1 < len(members) < spec.workers)

@@ -1,4 +1,4 @@
-"""The others through torch.distributed: on Gloo, or on NCCL between GPUs."""
+"""Peers through torch.distributed: on Gloo, or on NCCL between GPUs."""
 
 from __future__ import annotations
 
@@ -16,75 +16,77 @@ from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
 from workloads.comm.messages import group_messages
-from workloads.comm.rendezvous import Preparation, await_rendezvous
-from workloads.device.timing import open_device
+from workloads.comm.peers import Preparation
+from workloads.comm.rendezvous import await_rendezvous
+from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
 
-PATIENCE_S = 120
-"""A peer that is silent for this long in a step is an error. One that died is noticed at once where a connection to it
-breaks; inside a host, NCCL has none: there it is this long, or until the collector sees it (cluster/gpu/collector.py)."""
+TIMEOUT_S = 120
+"""A peer that is silent for this long in a step is an error. A dead peer is noticed at once when its
+connections break; NCCL has none within a host, so there it takes this long, or until the collector
+notices (cluster/gpu/collector.py)."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
-    """Meet them; the address of node 0 comes from the environment, as torchrun has it."""
+    """Connect to all nodes; node 0's address is in the environment, as torchrun sets it."""
     if spec.nodes == 1:
         return TorchPeers(spec, rank, None)
     if interface := find_interface(os.environ["MASTER_ADDR"]):
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, interface)
     group_messages(spec.backend == "nccl")
-    patience_s = _patience_s(spec, model_bytes)
+    timeout_s = _timeout_s(spec, model_bytes)
     if rank:
-        await_rendezvous(patience_s)  # torch would try again only after half a second
+        await_rendezvous(timeout_s)  # torch would retry only after half a second
     dist.init_process_group(
         spec.backend,
         init_method="env://",
         rank=rank,
         world_size=spec.nodes,
-        timeout=datetime.timedelta(seconds=patience_s),
-        **open_device(spec.device).join_options(),
+        timeout=datetime.timedelta(seconds=timeout_s),
+        **open_device(spec.device).process_group_options(),
     )
     group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
     return TorchPeers(spec, rank, group)
 
 
 def find_interface(master: str) -> str | None:
-    """Through which we reach the others: eth0, as every node of ours has it, else the way to node 0.
+    """The interface to the other nodes: eth0, which every emulated node has, else the route to node 0.
 
-    Gloo by itself takes the address of the host's own name, which often is one of loopback.
+    Gloo by default takes the address of the host's own name, which is often a loopback address.
     """
     addresses = psutil.net_if_addrs()
     if "eth0" in addresses:
         return "eth0"
     try:
-        family, _, _, _, at = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as trial:
-            trial.connect(at)  # sends nothing
+            trial.connect(address)  # UDP: sends nothing
             own = trial.getsockname()[0]
     except OSError:
         return None
     return next(
-        (name for name, of_one in addresses.items() if any(a.address == own for a in of_one)), None
+        (name for name, found in addresses.items() if any(a.address == own for a in found)), None
     )
 
 
-def _patience_s(spec: Experiment, model_bytes: int) -> float:
-    """More where a round has many steps, or where a slow link has to carry a model to and from everybody."""
+def _timeout_s(spec: Experiment, model_bytes: int) -> float:
+    """Longer for rounds of many steps, and where a slow link carries the model to and from all nodes."""
     slowest = spec.slowest_mbit
     on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
-    return PATIENCE_S * spec.local_steps + on_the_wire_s
+    return TIMEOUT_S * spec.local_steps + on_the_wire_s
 
 
 @dataclass(frozen=True)
 class TorchPeers:
-    """See workloads.meeting.Peers."""
+    """Implements workloads.comm.peers.Peers."""
 
     spec: Experiment
     rank: int
     group: dist.ProcessGroup | None
-    """Of the workers, where there are other nodes too."""
+    """The workers, where there are other nodes too."""
 
     @property
     def workers(self) -> int:
@@ -92,18 +94,18 @@ class TorchPeers:
 
     @property
     def order(self) -> None:
-        """Its ranks are ours."""
+        """None: torch's ranks are ours."""
 
     def barrier(self) -> None:
         if self.spec.nodes > 1:
             dist.barrier()
-            open_device(self.spec.device).settle()
+            open_device(self.spec.device).synchronize()
 
     def all_reduce_sum(self, tensor: Tensor) -> None:
         if self.workers > 1:
             dist.all_reduce(tensor, group=self.group)
 
-    def take_first(self, tensor: Tensor) -> None:
+    def broadcast_from_first(self, tensor: Tensor) -> None:
         if self.workers > 1:
             dist.broadcast(tensor, 0, group=self.group)
 
@@ -115,12 +117,12 @@ class TorchPeers:
         return Preparation(
             strategy.wrap(model, spec) if strategy.wrap else model,
             Exchanger(flat, spec, self, exchange, exchange_buffer),
-            flat.adopt if strategy.server_updates else optimizer.step,
+            flat.take_parameters_from_gradients if strategy.server_updates else optimizer.step,
             hides_exchange=wraps,
         )
 
-    def rest(self, log: EventLog) -> None:
-        """Gloo is silent when nothing is exchanged."""
+    def measure_idle(self, log: EventLog) -> None:
+        """No-op: Gloo and NCCL send nothing while idle."""
 
     def leave(self) -> None:
         if self.spec.nodes > 1:

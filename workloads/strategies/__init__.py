@@ -1,55 +1,44 @@
-"""How workers combine what they learned: one file per strategy, one signature, one table of names.
+"""Communication strategies: one file each, one signature.
 
-A strategy replaces a flat tensor, gradients or parameters, by the mean over the workers it involves (or
-by the sum). `Round` says who asks and which round it is; nothing else is known, and nothing is remembered
-but memory to receive into.
+    exchange(flat: Tensor, round: Round) -> None
+
+replaces a flat tensor (gradients or parameters), in place, by its mean over the workers that take part
+(or by the sum, --reduce sum). It knows the round and the sender's rank, and keeps no state but receive
+buffers.
+
+The strategy NAME of cluster/spec/strategies.py is the file NAME.py here, with _ for -. A file may also
+have `wrap(model, experiment)`, which returns a model that exchanges by itself during backward, and
+SERVER_UPDATES = True, where a server returns new parameters in place of the gradients.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
+from cluster.spec import strategies
 from cluster.spec.experiment import Experiment
-from workloads.strategies import (
-    allgather,
-    allreduce,
-    ddp,
-    gather_scatter,
-    local_sgd,
-    pairwise,
-    parameter_server,
-    reduce_broadcast,
-    ring,
-    single,
-)
-from workloads.strategies.round import Round
-
-Exchange = Callable[[Tensor, Round], None]
+from workloads.comm.round import Exchange
 
 
 @dataclass(frozen=True)
 class Strategy:
     exchange: Exchange
-    wrap: Callable[[nn.Module, Experiment], nn.Module] | None = None
-    """Makes a model that exchanges by itself during backward; exchange() then has nothing to do."""
-    server_updates: bool = False
-    """Gradients come back as the new parameters."""
+    wrap: Callable[[nn.Module, Experiment], nn.Module] | None
+    server_updates: bool
 
 
-STRATEGIES: dict[str, Strategy] = {
-    "single": Strategy(single.exchange),
-    "allreduce": Strategy(allreduce.exchange),
-    "ring": Strategy(ring.exchange),
-    "allgather": Strategy(allgather.exchange),
-    "gather-scatter": Strategy(gather_scatter.exchange),
-    "reduce-broadcast": Strategy(reduce_broadcast.exchange),
-    "parameter-server": Strategy(parameter_server.exchange, server_updates=True),
-    "ddp": Strategy(ddp.exchange, wrap=ddp.wrap),
-    "pairwise": Strategy(pairwise.exchange),
-    "local-sgd": Strategy(local_sgd.exchange),
-}
+def load(name: str) -> Strategy:
+    """The strategy of this name, from its file."""
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return Strategy(
+        exchange=module.exchange,
+        wrap=getattr(module, "wrap", None),
+        server_updates=getattr(module, "SERVER_UPDATES", False),
+    )
 
-__all__ = ["STRATEGIES", "Exchange", "Round", "Strategy"]
+
+STRATEGIES: dict[str, Strategy] = {name: load(name) for name in strategies.STRATEGIES}

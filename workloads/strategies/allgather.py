@@ -1,11 +1,11 @@
-"""allgather: everyone gets every gradient and averages for itself.
+"""allgather: every worker receives every gradient and computes the mean itself.
 
-Sends (N-1) M per worker and round: N/2 times an all-reduce. What first courses write when they know
-only all-gather, and what methods need that look at every worker's gradient (sparse ones, robust means).
+Bytes sent per worker and round: (N-1) M, which is N/2 times an all-reduce. Methods need it that look at
+each worker's gradient separately (sparse gradients, robust means).
 
-The gradients go round a ring: in each of N-1 hops a worker passes on what came last, chunk by chunk, as it
-comes. All links carry the same all the time, and no receiver is flooded by several senders at once. NCCL has
-an all-gather of its own that does so.
+The gradients travel round a ring: in each of N-1 hops a worker forwards what it received in the hop
+before, chunk by chunk, as chunks arrive. All links are equally loaded, and no receiver has several
+senders at once. With NCCL the library's own all-gather does the same.
 """
 
 from __future__ import annotations
@@ -14,39 +14,45 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.comm.messages import are_grouped, cut, kept_buffer, receive, send
-from workloads.strategies.round import Round
+from workloads.comm.messages import (
+    messages_are_grouped,
+    pipeline_chunks,
+    receive,
+    reused_buffer,
+    send,
+)
+from workloads.comm.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:
     workers, rank = round.experiment.workers, round.rank
     if workers == 1:
         return
-    memory = kept_buffer("allgather", workers * flat.numel(), flat.dtype, flat.device)
+    memory = reused_buffer("allgather", workers * flat.numel(), flat.dtype, flat.device)
     gathered = memory.view(workers, -1)
-    if are_grouped():
+    if messages_are_grouped():
         dist.all_gather_into_tensor(memory, flat)
     else:
-        _pass_round(flat, gathered, rank)
-    # In the order of ranks, so that all workers get the same bits.
-    torch.sum(gathered, 0, out=flat)
+        _gather_round_the_ring(flat, gathered, rank)
+    torch.sum(gathered, 0, out=flat)  # in rank order, so that all workers get identical bits
     flat.div_(round.divisor)
 
 
-def _pass_round(flat: Tensor, gathered: Tensor, rank: int) -> None:
+def _gather_round_the_ring(flat: Tensor, gathered: Tensor, rank: int) -> None:
+    """Fill row r of `gathered` with worker r's tensor."""
     workers = len(gathered)
     gathered[rank].copy_(flat)
     right, left = (rank + 1) % workers, (rank - 1) % workers
-    chunks = [cut(gathered[(rank - hop) % workers]) for hop in range(workers)]
-    arriving = [
+    chunks = [pipeline_chunks(gathered[(rank - hop) % workers]) for hop in range(workers)]
+    receives = [
         [receive(chunk, left, tag=i) for i, chunk in enumerate(chunks[hop])]
         for hop in range(1, workers)
     ]
-    leaving = [send(chunk, right, tag=i) for i, chunk in enumerate(chunks[0])]
-    for hop, handles in enumerate(arriving, start=1):
-        for i, handle in enumerate(handles):
-            handle.wait()
+    sends = [send(chunk, right, tag=i) for i, chunk in enumerate(chunks[0])]
+    for hop, works in enumerate(receives, start=1):
+        for i, work in enumerate(works):
+            work.wait()
             if hop < workers - 1:
-                leaving.append(send(chunks[hop][i], right, tag=i))
-    for handle in leaving:
-        handle.wait()
+                sends.append(send(chunks[hop][i], right, tag=i))
+    for work in sends:
+        work.wait()

@@ -1,7 +1,8 @@
-"""allreduce: every worker gets the mean of all gradients by a bandwidth-optimal ring.
+"""allreduce: every worker gets the mean of all gradients by the library's ring all-reduce.
 
-Sends 2(N-1)/N M per worker and round. What Horovod and DistributedDataParallel do. The library cuts the tensor
-itself, so that one piece is added up while the next one travels.
+Bytes sent per worker and round: 2(N-1)/N M, the minimum for a mean at every worker. Horovod and
+DistributedDataParallel do the same. The library splits the tensor into chunks, and reduces one chunk
+while the next one is in flight.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.strategies.round import Round
+from workloads.comm.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:

@@ -1,10 +1,9 @@
-"""ddp: torch's own DistributedDataParallel, the peer to beat.
+"""ddp: torch's DistributedDataParallel, the usual way to train on several workers.
 
-Sends 2(N-1)/N M per worker and round: buckets of 25 MiB (--bucket-mb) are all-reduced during backward, as
-soon as their gradients are there. What almost everybody uses.
+Bytes sent per worker and round: 2(N-1)/N M. Buckets of 25 MiB (--bucket-mb) are all-reduced during
+backward, each as soon as its gradients are computed.
 
-The exchange happens inside backward, so there is none left to make afterwards, and its time cannot be told
-from that of the computation.
+The exchange overlaps backward, so its time cannot be separated from compute time.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from torch import Tensor, nn
 
 from cluster.spec.experiment import Experiment
 from workloads.comm.messages import WIRE_TYPES
-from workloads.strategies.round import Round
+from workloads.comm.round import Round
 
 PER_TENSOR_MB = 1e-6
-"""A bucket cap that any tensor reaches."""
+"""A bucket size below that of any tensor: one bucket per tensor."""
 
 
 def exchange(flat: Tensor, round: Round) -> None:
-    """It has happened."""
+    """No-op: DDP all-reduces gradients during backward."""
 
 
 def wrap(model: nn.Module, experiment: Experiment) -> nn.Module:
-    """The model that exchanges by itself."""
+    """The model in DistributedDataParallel, unless there is a single worker."""
     if experiment.workers == 1:
         return model
     bucket_mb = None if experiment.bucket_mb is None else max(experiment.bucket_mb, PER_TENSOR_MB)
@@ -38,14 +37,14 @@ def wrap(model: nn.Module, experiment: Experiment) -> nn.Module:
     dtype = WIRE_TYPES[experiment.compress]
     if dtype is not None:
         wrapped.register_comm_hook(
-            dtype, lambda dtype, bucket: _average_small(dtype, bucket.buffer())
+            dtype, lambda dtype, bucket: _all_reduce_in_half(dtype, bucket.buffer())
         )
     return wrapped
 
 
-def _average_small(dtype: torch.dtype, gradients: Tensor) -> Any:
-    """A bucket in half precision. torch's own hooks do the same, but its bf16 one asks for CUDA."""
-    small = gradients.to(dtype).div_(dist.get_world_size())
-    work = dist.all_reduce(small, async_op=True)
+def _all_reduce_in_half(dtype: torch.dtype, gradients: Tensor) -> Any:
+    """Communication hook: average a bucket in 16 bits. torch's own bf16 hook requires CUDA."""
+    half = gradients.to(dtype).div_(dist.get_world_size())
+    work = dist.all_reduce(half, async_op=True)
     assert work is not None
     return work.get_future().then(lambda done: gradients.copy_(done.value()[0]))

@@ -1,9 +1,10 @@
-"""gather-scatter: gradients are gathered at a root, averaged there, and the mean is sent back.
+"""gather-scatter: the root gathers all gradients, computes the mean and sends it back to every leaf.
 
-A leaf sends M per round, the root (N-1) M: 2(N-1)/N M on average, but all of it passes the root's link.
-What first courses write with gather and scatter; a slow root slows everybody, a slow leaf much less.
+Bytes sent per round: M by each leaf, (N-1) M by the root, 2(N-1)/N M on average. All traffic passes the
+root's link: a slow root slows every worker, a slow leaf much less. Introductory courses write it with
+gather and scatter.
 
-The root receives, adds and sends at the same time (workloads/comm/star.py): a round takes (N-1) M over the
+The root receives, adds and sends concurrently (workloads/comm/star.py): a round takes (N-1) M over the
 root's rate, not twice that.
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.comm.star import at_a_leaf, at_the_centre
-from workloads.strategies.round import Round
+from workloads.comm.round import Round
+from workloads.comm.star import exchange_as_leaf, exchange_as_root
 
 ROOT = 0
 
@@ -23,6 +24,6 @@ def exchange(flat: Tensor, round: Round) -> None:
         return
     if round.rank == ROOT:
         leaves = range(1, workers)
-        at_the_centre(flat, leaves, lambda _, chunk: chunk.div_(round.divisor))
+        exchange_as_root(flat, leaves, lambda _, chunk: chunk.div_(round.divisor))
     else:
-        at_a_leaf(flat, ROOT)
+        exchange_as_leaf(flat, ROOT)

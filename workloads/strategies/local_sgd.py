@@ -1,7 +1,7 @@
-"""local-sgd: workers train by themselves and average their parameters every few steps.
+"""local-sgd: workers train independently and average their parameters every H steps (--local-steps).
 
-Sends 2(N-1)/N M per worker and round, with a round every --local-steps H: 2(N-1)/N M/H per step. Also
-known as periodic or federated averaging; H = 1 averages parameters after every step.
+Bytes sent per worker: 2(N-1)/N M per round, hence 2(N-1)/N M/H per step. Also known as periodic
+averaging or federated averaging; H = 1 averages parameters after every step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""pairwise: after a local update, groups of passes+1 workers average their parameters.
+"""pairwise: after a local update, groups of P+1 workers (--passes P) average their parameters.
 
-A group of g sends 2(g-1)/g M per member and round: M for a pair. The groups change from round to
-round, so what one worker learned reaches all (cluster/spec/schedules.py). Iterative pairwise averaging
-(gossip) is passes = 1; passes >= N-1 is an all-reduce of the parameters.
+Bytes sent per round by a member of a group of g = P+1 workers: 2(g-1)/g M, which is M in a pair. Groups
+change from round to round (cluster/spec/schedules.py), so updates spread to all workers. P = 1 is
+iterative pairwise averaging (gossip); P >= N-1 is an all-reduce of the parameters.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.comm.ring_average import average_in_ring
-from workloads.strategies.round import Round
+from workloads.comm.ring import ring_average
+from workloads.comm.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:
@@ -22,4 +22,4 @@ def exchange(flat: Tensor, round: Round) -> None:
         dist.all_reduce(flat)
         flat.div_(round.experiment.workers)
     else:
-        average_in_ring(flat, members, round.rank, len(members))
+        ring_average(flat, members, round.rank, len(members))

@@ -1,14 +1,15 @@
-"""parameter-server: a node of its own holds the model; workers push gradients and pull parameters.
+"""parameter-server: a separate node holds the model; workers push gradients and pull parameters.
 
-A worker sends M per round and receives M; the server, the node after the last worker, sends and receives
-N M: its link decides. How large models were trained first (DistBelief, the Parameter Server), and what
-federated learning does with --average parameters, where the server averages models instead.
+Bytes sent per round: M by each worker, N M by the server, which is the node after the last worker; the
+server also receives N M, so its link is the bottleneck. Large models were first trained so (DistBelief,
+Parameter Server). With --average parameters the server averages the workers' models instead, as in
+federated learning.
 
-Synchronous: the server answers when all workers have pushed. It receives, updates and sends at the same
-time, chunk by chunk (workloads/comm/star.py); workloads/server.py is its training loop.
+Synchronous: the server replies when all workers have pushed. It receives, updates and sends
+concurrently, chunk by chunk (workloads/comm/star.py). Its training loop is workloads/server.py.
 
-The parameters come back in the gradients' place, not into the model: with --overlap, backward is still
-reading the old ones.
+New parameters are received in place of the gradients, not into the model: with --overlap, backward is
+still reading the old parameters.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from workloads.comm.star import at_a_leaf, at_the_centre
-from workloads.strategies.round import Round
+from workloads.comm.round import Round
+from workloads.comm.star import exchange_as_leaf, exchange_as_root
+
+SERVER_UPDATES = True
 
 Update = Callable[[slice, Tensor], Tensor]
-"""Given where they lie and the mean gradients, update the model; the new parameters there."""
+"""Updates a slice of the model by its mean gradients, and returns the slice's new parameters."""
 
 
 def exchange(flat: Tensor, round: Round) -> None:
-    """A worker's half."""
-    at_a_leaf(flat, round.experiment.workers)
+    """The worker's side."""
+    exchange_as_leaf(flat, round.experiment.workers)
 
 
 def serve(flat: Tensor, round: Round, update: Update | None) -> None:
-    """The server's half: `flat` is its memory for what arrives; without an update the mean goes back."""
+    """The server's side: sum into `flat`, and reply with new parameters, or the mean without update."""
 
     def finish(where: slice, chunk: Tensor) -> None:
         chunk.div_(round.divisor)
@@ -38,4 +41,4 @@ def serve(flat: Tensor, round: Round, update: Update | None) -> None:
             chunk.copy_(update(where, chunk))
 
     flat.zero_()
-    at_the_centre(flat, range(round.experiment.workers), finish)
+    exchange_as_root(flat, range(round.experiment.workers), finish)

@@ -1,18 +1,18 @@
-"""ring: the ring all-reduce written out with send and receive, for teaching and for checking.
+"""ring: the ring all-reduce written out with send and receive.
 
-Sends 2(N-1)/N M per worker and round, like allreduce. The algorithm is in workloads/comm/ring_average.py:
-read it beside what the library does.
+Bytes sent per worker and round: 2(N-1)/N M, as with allreduce. The algorithm is in
+workloads/comm/ring.py, to be read and compared with the library's.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.comm.ring_average import average_in_ring
-from workloads.strategies.round import Round
+from workloads.comm.ring import ring_average
+from workloads.comm.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:
     workers = round.experiment.workers
     if workers > 1:
-        average_in_ring(flat, tuple(range(workers)), round.rank, round.divisor)
+        ring_average(flat, tuple(range(workers)), round.rank, round.divisor)

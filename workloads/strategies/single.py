@@ -1,11 +1,11 @@
-"""single: one worker, no exchange. Sends 0 bytes. The baseline every course report starts from."""
+"""single: one worker, no exchange. Bytes sent: 0. The baseline of every comparison."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from workloads.strategies.round import Round
+from workloads.comm.round import Round
 
 
 def exchange(flat: Tensor, round: Round) -> None:
-    """Nobody to talk to."""
+    """No-op: a single worker has nobody to exchange with."""

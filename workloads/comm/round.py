@@ -1,8 +1,11 @@
-"""What a strategy is told about the exchange it is asked for."""
+"""The round of a strategy: whose exchange it is, and with whom."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules import group_of
@@ -10,18 +13,21 @@ from cluster.spec.schedules import group_of
 
 @dataclass(frozen=True, slots=True)
 class Round:
+    """One exchange, as one worker sees it."""
+
     experiment: Experiment
     rank: int
     index: int
+    """Rounds of a run are numbered from 0; schedules choose groups by it."""
 
     @property
     def alone(self) -> bool:
-        """Is there nobody to exchange with? Then nothing is sent, and nothing may change."""
+        """True where this worker has nobody to exchange with: nothing is sent or changed."""
         return self.experiment.nodes == 1 or len(self.members) == 1 < self.experiment.workers
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The workers that average with each other, this one among them."""
+        """Ranks of the workers that average with each other, this one included."""
         spec = self.experiment
         if spec.passes is None or spec.schedule is None:
             return tuple(range(spec.workers))
@@ -29,5 +35,9 @@ class Round:
 
     @property
     def divisor(self) -> int:
-        """By what the sum over all workers is divided: 1 where a sum was asked for."""
+        """Divides the sum over all workers: N for a mean, 1 for --reduce sum."""
         return self.experiment.workers if self.experiment.reduce == "mean" else 1
+
+
+Exchange = Callable[[Tensor, Round], None]
+"""Replaces a flat tensor, in place, by its mean (or sum) over the workers of a round."""

@@ -22,7 +22,7 @@ def first(monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     return server
 
 
-def test_who_comes_before_the_first_node_waits_for_it(first: socket.socket) -> None:
+def test_a_node_that_is_early_waits_for_node_0(first: socket.socket) -> None:
     found = threading.Event()
 
     def wait() -> None:
@@ -37,10 +37,10 @@ def test_who_comes_before_the_first_node_waits_for_it(first: socket.socket) -> N
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "no..name"])
-def test_a_first_node_that_never_comes_is_named(
+def test_a_missing_node_0_is_named(
     first: socket.socket, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("MASTER_ADDR", name)
-    said = re.escape(f"no meeting point at {name}:{first.getsockname()[1]} after 0 s")
+    said = re.escape(f"no rendezvous at {name}:{first.getsockname()[1]} after 0 s")
     with first, pytest.raises(TimeoutError, match=said):
         await_rendezvous(0.1)
