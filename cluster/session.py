@@ -133,8 +133,8 @@ class Session:
             raise RunFailed(f"samples are incomplete: {collector.failures[folder.samples.name]}")
         for source, reason in collector.failures.items():
             self.progress.say(f"the counters of {source} were not always readable: {reason}")
-        if gpus.failure:
-            self.progress.say(f"the GPUs were not always readable: {gpus.failure}")
+        for reason in gpus.failures.values():
+            self.progress.say(f"the GPUs were not always readable: {reason}")
         return self._close(experiment, folder, "completed", None)
 
     def _warn_of_burst(self, findings: Findings, model_bytes: int) -> None:

@@ -28,6 +28,8 @@ SPARK_WORKER = [
     *("spark-class", "org.apache.spark.deploy.worker.Worker", "spark://master:7077"),
     *("--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work"),
 ]
+BUILD_SECRETS = {"ca": {"file": "/dev/null"}}
+"""compose/spark.yml's services name this secret for building their image, which is built before."""
 MACHINE = "machine"
 """What nodes with GPUs share as if they were one machine, as in compose/gpu.yml."""
 SHARED_MEMORY = "1gb"
@@ -76,6 +78,7 @@ def compose_document(
             "cluster": {"internal": True, "labels": _labels(run)},
             **({"outside": {"labels": _labels(run)}} if with_spark else {}),
         },
+        **({"secrets": BUILD_SECRETS} if with_spark else {}),
     }
 
 

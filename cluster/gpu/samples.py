@@ -1,29 +1,24 @@
-"""Readings of every node's GPUs -> gpu_samples.csv, while a run lasts; beside cluster/observe/collector.py's counters.
-
-Once before and once after, as there; raw and cumulative, as there.
-"""
+"""Readings of every node's GPUs -> gpu_samples.csv, while a run lasts."""
 
 from __future__ import annotations
 
-import csv
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cluster.gpu.nvml import Nvml
+from cluster.observe.collector import CsvSampler, Rows, RowSource
 from cluster.spec.experiment import Experiment, node_name
 from cluster.spec.records import GpuSample
 
 PER_INTERVAL = 5
-"""A short run should have some readings, too."""
+"""Readings per sampling interval: short runs need some, too."""
 
 
 def gpus_by_node(
     experiment: Experiment, ids: Sequence[int], first_rank: int = 0
 ) -> dict[str, list[int]]:
-    """Which GPUs are whose, of those of one host: one for each rank, or all for the only one."""
+    """The GPUs of each node of a host: one per rank, or all of them for the only rank."""
     if not experiment.gpu:
         return {}
     if experiment.gpu > 1:
@@ -32,49 +27,22 @@ def gpus_by_node(
     return {node_name(rank): [gpu] for rank, gpu in zip(ranks, ids, strict=False)}
 
 
-class GpuCollector:
-    """A context manager: samples flow from entering to leaving. Without NVML, or without GPUs, it does nothing."""
+class GpuCollector(CsvSampler):
+    """Samples of all nodes' GPUs. Without NVML, or without GPUs, there is no file."""
 
     def __init__(
         self, path: Path, nvml: Nvml | None, gpus: dict[str, list[int]], interval: float
     ) -> None:
-        self._path, self._nvml, self._gpus = path, nvml if gpus else None, gpus
-        self._pause = interval / PER_INTERVAL
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._writer: Any = None
-        self.failure: str | None = None
+        def read() -> Rows:
+            assert nvml is not None
+            return [
+                GpuSample(time.time(), node, index, nvml.read(index)).row()
+                for node, indices in gpus.items()
+                for index in indices
+            ]
 
-    def __enter__(self) -> GpuCollector:
-        if self._nvml is not None:
-            self._file = self._path.open("w", newline="")
-            self._writer = csv.writer(self._file)
-            self._writer.writerow(GpuSample.COLUMNS)
-            self._read()
-            self._thread = threading.Thread(target=self._poll, daemon=True)
-            self._thread.start()
-        return self
+        sources = [RowSource("GPUs", PER_INTERVAL, read)] if nvml is not None and gpus else []
+        super().__init__(path, GpuSample.COLUMNS, sources, interval)
 
-    def __exit__(self, *exc: object) -> None:
-        if self._thread is None:
-            return
-        self._stop.set()
-        self._thread.join()
-        self._read()
-        self._file.close()
-
-    def _poll(self) -> None:
-        while not self._stop.wait(self._pause):
-            self._read()
-
-    def _read(self) -> None:
-        """A GPU is never worth a run; the report shows it missing."""
-        assert self._nvml is not None
-        try:
-            for node, indices in self._gpus.items():
-                for index in indices:
-                    reading = self._nvml.read(index)
-                    self._writer.writerow(GpuSample(time.time(), node, index, reading).row())
-            self._file.flush()
-        except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
+    def __enter__(self) -> CsvSampler:
+        return super().__enter__() if self._sources else self

@@ -1,8 +1,8 @@
-"""Counters of every node -> samples.csv, while a run lasts.
+"""Readings of nodes -> CSV files, while a run lasts: samples.csv here, gpu_samples.csv in cluster/gpu.
 
 Each source is read in a thread of its own at its own pace, once before the run starts and once after
-it ended, so first and last sample enclose it. What is stored is what was read: raw and cumulative.
-A node that cannot be read leaves a gap; restarts of a counter are handled where samples are used.
+it ended: the first and last sample enclose the run. Raw cumulative counters are stored. A node that
+cannot be read leaves a gap; counters that restart are handled where samples are used.
 """
 
 from __future__ import annotations
@@ -11,46 +11,54 @@ import csv
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cluster.engine import CounterSource
-from cluster.spec.records import Counters, Sample
+from cluster.spec.records import Sample
 
 RATE_READINGS = 10
-"""The rate on display is taken over this many readings of the first source."""
+"""The displayed rate is the mean over this many readings of the first source."""
+
+Rows = Sequence[Sequence[object]]
 
 
-class Collector:
-    """A context manager: samples flow from entering to leaving."""
+@dataclass(frozen=True)
+class RowSource:
+    """A function that reads some rows, and how often it is called."""
+
+    name: str
+    per_interval: float
+    read: Callable[[], Rows]
+
+
+class CsvSampler:
+    """A context manager that writes what its sources read, from entering to leaving.
+
+    A source that fails never fails the run: `failures` names it.
+    """
 
     def __init__(
-        self,
-        path: Path,
-        sources: tuple[CounterSource, ...],
-        interval: float,
-        names: Sequence[str],
+        self, path: Path, columns: Sequence[str], sources: Sequence[RowSource], interval_s: float
     ) -> None:
-        """`names` are the nodes', by rank."""
-        self._names = names
-        self._path = path
-        self._sources = sources
-        self._interval = interval
+        self._path, self._columns = path, columns
+        self._sources, self._interval_s = sources, interval_s
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._writer: Any = None
         self.failures: dict[str, str] = {}
-        """Sources that could not be read, or the file that could not be written, with the reason."""
-        self._recent: dict[int, deque[tuple[float, int]]] = {}
+        """Sources that could not be read, or the file that could not be written -> the reason."""
 
-    def __enter__(self) -> Collector:
+    def __enter__(self) -> CsvSampler:
         self._file = self._path.open("w", newline="")
         self._writer = csv.writer(self._file)
-        self._writer.writerow(Sample.COLUMNS)
+        self._writer.writerow(self._columns)
         for source in self._sources:
-            self._read(source)
+            self._sample(source)
             thread = threading.Thread(target=self._poll, args=(source,), daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -61,14 +69,59 @@ class Collector:
         for thread in self._threads:
             thread.join()
         for source in self._sources:
-            self._read(source)
+            self._sample(source)
+        if self._writer is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.failures[self._path.name] = str(error)
+
+    def _poll(self, source: RowSource) -> None:
+        pause = self._interval_s / source.per_interval
+        due = time.monotonic() + pause
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            self._sample(source)
+            due = max(due + pause, time.monotonic())
+
+    def _sample(self, source: RowSource) -> None:
         try:
-            self._file.close()
-        except OSError as error:
+            rows = source.read()
+        except Exception as error:  # a source never fails a run; the summary shows the gap
+            self.failures[source.name] = f"{type(error).__name__}: {error}"
+            return
+        try:
+            with self._lock:
+                self._writer.writerows(rows)
+                self._file.flush()
+        except OSError as error:  # such as a full disk, which would end this thread silently
             self.failures[self._path.name] = str(error)
 
+
+class Collector(CsvSampler):
+    """Samples of all nodes' counters, and the rates at which nodes send."""
+
+    def __init__(
+        self,
+        path: Path,
+        sources: tuple[CounterSource, ...],
+        interval: float,
+        names: Sequence[str],
+    ) -> None:
+        """`names` are the nodes' names, by rank."""
+        self._names = names
+        self._recent: dict[int, deque[tuple[float, int]]] = {}
+        rows = [
+            RowSource(source.name, source.per_interval, partial(self._rows, source, is_first))
+            for source, is_first in zip(sources, [True] + [False] * len(sources), strict=False)
+        ]
+        super().__init__(path, Sample.COLUMNS, rows, interval)
+
+    def __enter__(self) -> Collector:
+        super().__enter__()
+        return self
+
     def sent_rates(self) -> dict[int, float]:
-        """Bytes a second that each node sent of late, for the progress display."""
+        """Bytes per second that each node sent recently, for the progress display."""
         with self._lock:
             recent = {rank: (readings[0], readings[-1]) for rank, readings in self._recent.items()}
         return {
@@ -76,30 +129,15 @@ class Collector:
             for rank, ((first_t, first_bytes), (last_t, last_bytes)) in recent.items()
         }
 
-    def _poll(self, source: CounterSource) -> None:
-        pause = self._interval / source.per_interval
-        due = time.monotonic() + pause
-        while not self._stop.wait(max(0.0, due - time.monotonic())):
-            self._read(source)
-            due = max(due + pause, time.monotonic())
-
-    def _read(self, source: CounterSource) -> None:
-        try:
-            readings = source.read()
-        except Exception as error:  # a source is never worth a run; the summary shows it missing
-            self.failures[source.name] = f"{type(error).__name__}: {error}"
-            return
-        try:
-            self._write(source, readings)
-        except OSError as error:  # a full disk must not end this thread without a word
-            self.failures[self._path.name] = str(error)
-
-    def _write(self, source: CounterSource, readings: dict[int, Counters]) -> None:
+    def _rows(self, source: CounterSource, is_first: bool) -> Rows:
+        readings = source.read()
         now = time.time()
-        with self._lock:
-            for rank, counters in readings.items():
-                if source is self._sources[0]:
+        if is_first:
+            with self._lock:
+                for rank, counters in readings.items():
                     recent = self._recent.setdefault(rank, deque(maxlen=RATE_READINGS))
                     recent.append((now, counters.sent_bytes))
-                self._writer.writerow(Sample(now, source.name, self._names[rank], counters).row())
-            self._file.flush()
+        return [
+            Sample(now, source.name, self._names[rank], counters).row()
+            for rank, counters in readings.items()
+        ]

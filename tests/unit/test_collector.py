@@ -218,11 +218,12 @@ def test_rates_forget_what_was_long_ago(path: Path) -> None:
     node = Node()
     kernel = source("kernel", lambda: {0: node.counters})
     with Collector(path, (kernel,), 3600, NAMES) as collector:
+        (poll,) = collector._sources
         node.work(10**9)
         for _ in range(RATE_READINGS - 1):
-            collector._read(kernel)
+            collector._sample(poll)
             assert collector.sent_rates()[0] > 0
-        collector._read(kernel)
+        collector._sample(poll)
         assert collector.sent_rates()[0] == 0
 
 
