@@ -7,13 +7,13 @@ from analysis import own_environment
 if __name__ == "__main__":
     own_environment.enter("bench")  # before anything that needs pandas
 
-import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 
 from bench.page import PAGE, write_section
 from bench.table import Benchmark
+from cluster.spec.command_line import Parser, run
 
 NAMES = (
     *("bytes", "exchange", "overlap", "step_time", "emulated_compute", "links"),
@@ -27,10 +27,8 @@ def load(name: str) -> Benchmark:
     return Benchmark(name, module.__doc__ or "", module.add_options, module.run)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m bench", description="Run one benchmark and print its table."
-    )
+def make_parser() -> Parser:
+    parser = Parser(prog="python3 -m bench", description="Run one benchmark and print its table.")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and stop")
     names = parser.add_subparsers(dest="name", metavar="NAME", title="benchmarks")
     for name in NAMES:
@@ -67,4 +65,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)
