@@ -20,7 +20,7 @@ START, END = "<!-- tree -->", "<!-- end tree -->"
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-BEGIN = re.compile(r"(\./measure\.sh|\./test\.sh|python3? -m|docker compose) ")
+BEGIN = re.compile(r"(\./measure\.sh|\./test\.sh|(\.venv/bin/)?python3? -m|docker compose) ")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def paths() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for line in code_lines(without_tree(page)):
             for path in pattern.findall(line):
-                yield page.name, path
+                yield page.name, path.replace("NAME", "*")
 
 
 def module_tree() -> str:
