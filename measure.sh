@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Train on a cluster of N nodes on this machine, count every byte, print the table.
+# Train on a cluster of N nodes on this machine, count every byte, print the table, write the report.
 #
-#   ./measure.sh --workers 6 --passes 2      see ./measure.sh --help for all options
+#   ./measure.sh --workers 6 --passes 2      ./measure.sh --help has examples and options
 #
-# Needs Linux (or Docker) and Python 3.11. Works from any folder. The first call sets up a private
+# Needs Python 3.11 or newer, and Linux or Docker. Works from any folder. The first call makes a private
 # environment in .venv (a minute or two); a run with the defaults takes less than a minute.
 set -euo pipefail
 here=$(CDPATH="" cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)

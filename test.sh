@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # All checks: shellcheck, ruff, mypy, then the tests on real namespaces, containers and processes.
 #
-#   ./test.sh                    everything; Docker's tests are skipped where no engine answers
+#   ./test.sh                    everything; Docker tests are skipped where no engine answers
 #   ./test.sh tests/unit         a part: arguments go to pytest
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
-# Works from any folder; the first call sets up .venv and compiles Horovod (4 minutes, once). Takes under 15 minutes on
-# two cores with a warm image cache, about two for tests/unit. Tests run two at a time, and afterwards those by
-# themselves that measure times or rates.
+# Works from any folder. The first call makes .venv and compiles Horovod (4 minutes, once). On two cores
+# and with a warm image cache everything takes under 15 minutes, tests/unit about two. Tests run two at a
+# time; those that measure times or rates run afterwards, one by one.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here"
 . cluster/environment.sh test
 bash cluster/environment.sh spark || {
     [[ ${GRADWIRE_REQUIRE_HOROVOD:-} != 1 ]] || exit 1
-    echo "test: no Horovod here, tests that need it are skipped" >&2
+    echo "test: Horovod is not available; tests that need it are skipped" >&2
 }
 bin=$(dirname "$python")
 
@@ -27,7 +27,7 @@ if [[ $# -gt 0 ]]; then
     "$bin/mypy"
     exec "$python" -m pytest "$@"
 fi
-"$bin/mypy" & # beside tests, which often wait
+"$bin/mypy" & # while the tests run, which often wait
 types=$!
 "$python" -m pytest -n 2 --dist loadgroup -m "not alone" --durations 20
 wait "$types"
