@@ -15,7 +15,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from cluster.links.tc import FRAME_BYTES
+from cluster.links.burst_size import FRAME_BYTES
 from cluster.namespaces import network
 from cluster.namespaces.links import set_up_links
 from cluster.spec.links import parse_link

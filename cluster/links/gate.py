@@ -1,9 +1,10 @@
-"""The worker of a shaped container waits here until its link is set up:
+"""The worker of a container with a shaped link waits here until the link is verified:
 
     python -m cluster.links.gate python -m workloads.worker
 
-The helper that shapes the link shares the node's network namespace and, once the link is verified, says
-so on a socket whose name exists only in that namespace. Then the command takes this process's place.
+The helper that shapes the link shares the node's network namespace. Once the link is verified, it sends a
+datagram to an abstract Unix socket, which exists in that namespace only. Then the command replaces this
+process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ PATIENCE_S = 300.0
 
 
 def wait_until_open() -> bool:
+    """Whether the gate was opened within PATIENCE_S."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gate:
         gate.bind(NAME)
         gate.settimeout(PATIENCE_S)
@@ -29,13 +31,14 @@ def wait_until_open() -> bool:
 
 
 def open_gate() -> None:
+    """Let the worker start; tries again while its container is still starting."""
     deadline = time.monotonic() + PATIENCE_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as helper:
         while True:
             try:
                 helper.sendto(b"verified", NAME)
                 return
-            except OSError:  # the worker's container is not that far yet
+            except OSError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)

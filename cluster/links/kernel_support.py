@@ -1,4 +1,4 @@
-"""What this kernel can do for links: every part is really tried, in a namespace that is thrown away."""
+"""Which links this kernel can shape: every tc feature is tried in a temporary namespace."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ MODULES = {
     f" action mirred egress redirect dev {INGRESS_DEVICE}",
     "sch_netem": "tc qdisc replace dev lo root netem delay 1ms",
 }
-"""Kernel module -> what only works with it."""
+"""Kernel module -> a command that works only with it."""
 FOR_RATES = tuple(name for name in MODULES if name != "sch_netem")
 
 
 def trial_script() -> str:
-    """For sh, with CAP_NET_ADMIN in a fresh network namespace: prints the modules that work."""
+    """A program for sh that prints the modules that work; needs CAP_NET_ADMIN in a new namespace."""
     path = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up"
     return "; ".join([path, *(f"{{ {tried}; }} && echo {name}" for name, tried in MODULES.items())])
 
 
-def try_modules(in_fresh_namespace: list[str]) -> set[str]:
-    """The modules that work where this command runs what follows it."""
-    command = [*in_fresh_namespace, "sh", "-c", trial_script()]
+def try_modules(in_new_namespace: list[str]) -> set[str]:
+    """The modules that work where this command prefix starts a program."""
+    command = [*in_new_namespace, "sh", "-c", trial_script()]
     answer = subprocess.run(command, capture_output=True, text=True)
     return set(answer.stdout.split()) & set(MODULES)
 
 
 def check(links: Iterable[Link], modules: set[str]) -> None:
-    """EngineUnavailable where links are asked for that this kernel cannot make."""
+    """EngineUnavailable for a link that this kernel cannot shape."""
     for link in links:
         needed = (*FOR_RATES, "sch_netem") if link.needs_netem else FOR_RATES
         missing = [name for name in needed if name not in modules]
         if missing == ["sch_netem"]:
             raise EngineUnavailable(
                 f"link {link}: delay and loss need the kernel module sch_netem (netem), which this"
-                " machine has not; a rate alone works"
+                " machine does not have; a rate alone works"
             )
         if missing:
             raise EngineUnavailable(
@@ -53,7 +53,7 @@ def check(links: Iterable[Link], modules: set[str]) -> None:
 
 
 def describe(modules: set[str]) -> str:
-    """For --doctor."""
+    """What links can have, in a few words; EngineUnavailable where none can be shaped."""
     missing = [name for name in FOR_RATES if name not in modules]
     if missing:
         raise EngineUnavailable(f"this kernel has no {', '.join(missing)}: links cannot be shaped")

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.links import gate, rate_probe, tc
+from cluster.links.burst_size import burst_bytes, queue_bytes
 from cluster.spec.links import Link, parse_link
 from cluster.spec.records import LINK_STATISTICS
 
@@ -70,10 +71,10 @@ def set_up(link: Link, node: str, reference: str) -> dict[str, Any]:
 
 def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any]:
     """Both directions, one after the other: acknowledgements would take a share of each other's link."""
-    burst_bytes, queue_bytes = tc.burst_bytes(link, hz), tc.queue_bytes(link, hz)
-    course = rate_probe.Course(link.rate_bit, burst_bytes, queue_bytes)
+    burst = burst_bytes(link, hz)
+    target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, hz))
     sent, received = (
-        measure_well(partial(measure, reference), course)
+        measure_well(partial(measure, reference), target)
         for measure in (rate_probe.measure_sent, rate_probe.measure_received)
     )
     worst = max((rate / link.rate_bit - 1 for rate in (sent[0], received[0])), key=abs)
@@ -86,12 +87,12 @@ def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any
         "error": round(worst, 5),
         "delay_ms": None,
         "attempts": max(sent[1], received[1]),
-        "burst_bytes": burst_bytes,
+        "burst_bytes": burst,
     }
 
 
 def measure_well(
-    measure: Callable[[rate_probe.Course], float], course: rate_probe.Course
+    measure: Callable[[rate_probe.ProbeTarget], float], target: rate_probe.ProbeTarget
 ) -> tuple[float, int]:
     """The rate that is nearest to the one asked for, and after how many attempts.
 
@@ -100,9 +101,9 @@ def measure_well(
     """
     rates: list[float] = []
     for attempt in range(1, ATTEMPTS + 1):
-        rates.append(measure(dataclasses.replace(course, longer=attempt)))
-        nearest = min(rates, key=lambda rate_bit: abs(rate_bit - course.rate_bit))
-        if abs(nearest / course.rate_bit - 1) <= GOOD:
+        rates.append(measure(dataclasses.replace(target, longer=attempt)))
+        nearest = min(rates, key=lambda rate_bit: abs(rate_bit - target.rate_bit))
+        if abs(nearest / target.rate_bit - 1) <= GOOD:
             break
         time.sleep(PAUSE_S * attempt)
     return nearest, attempt
@@ -174,7 +175,7 @@ def main(text: str, node: str, reference: str) -> int:
         gate.open_gate()
     except LinkFailed as failure:
         findings, complaint = failure.findings, str(failure)
-    rate_probe.say_done(reference)
+    rate_probe.report_done(reference)
     print(json.dumps({"findings": findings, "complaint": complaint}), flush=True)
     return 0 if complaint is None else 1
 

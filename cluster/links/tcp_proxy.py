@@ -1,4 +1,4 @@
-"""Passes TCP connections on: the one door into a network that has no way in or out.
+"""Forwards TCP connections into an internal network, whose ports Docker cannot publish:
 
 python -m cluster.links.tcp_proxy 8080=master:8080 4040=driver:4040
 """
@@ -14,7 +14,7 @@ CHUNK_BYTES = 65536
 
 
 async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
-    """Until the sender is done, or one of them is gone."""
+    """Copy until the sender closes its side, or a connection breaks."""
     with contextlib.suppress(OSError):
         while chunk := await reader.read(CHUNK_BYTES):
             writer.write(chunk)
@@ -22,25 +22,27 @@ async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
         writer.write_eof()
 
 
-async def listen(port: int, host: str, target: int) -> asyncio.Server:
+async def listen(port: int, target_host: str, target_port: int) -> asyncio.Server:
+    """A server on `port` that forwards every connection; closes it where the target refuses."""
+
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.closing(writer):
             try:
-                there = await asyncio.open_connection(host, target)
+                answers, requests = await asyncio.open_connection(target_host, target_port)
             except OSError:
-                return  # nobody there yet: a caller sees the connection closed
-            with contextlib.closing(there[1]):
-                await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+                return
+            with contextlib.closing(requests):
+                await asyncio.gather(_copy(reader, requests), _copy(answers, writer))
 
     return await asyncio.start_server(serve, port=port)
 
 
-async def main(doors: list[str]) -> None:
+async def main(rules: list[str]) -> None:
     servers = []
-    for door in doors:
-        port, _, there = door.partition("=")
-        host, _, target = there.partition(":")
-        servers.append(await listen(int(port), host, int(target)))
+    for rule in rules:
+        port, _, target = rule.partition("=")
+        host, _, target_port = target.partition(":")
+        servers.append(await listen(int(port), host, int(target_port)))
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 

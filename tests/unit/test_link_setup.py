@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.links.findings import burst_warning, verdict, with_statistics
-from cluster.links.rate_probe import Course
+from cluster.links.rate_probe import ProbeTarget
 from cluster.links.setup import ATTEMPTS, complain, measure_well, parse_statistics
 from cluster.spec.links import parse_link
 from cluster.spec.records import LINK_STATISTICS
@@ -111,12 +111,12 @@ def test_a_bad_measurement_is_made_again_and_longer(
     readings: list[float], kept: float, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cluster.links.setup.PAUSE_S", 0)
-    asked, lengths = iter(readings), []
+    results, lengths = iter(readings), []
 
-    def measure(course: Course) -> float:
-        lengths.append(course.longer)
-        return next(asked) * 1e6
+    def measure(target: ProbeTarget) -> float:
+        lengths.append(target.longer)
+        return next(results) * 1e6
 
-    course = Course(rate_bit=20_000_000, burst_bytes=28_000, queue_bytes=200_000)
-    assert measure_well(measure, course) == (kept * 1e6, attempts)
+    target = ProbeTarget(rate_bit=20_000_000, burst_bytes=28_000, queue_bytes=200_000)
+    assert measure_well(measure, target) == (kept * 1e6, attempts)
     assert lengths == list(range(1, attempts + 1))

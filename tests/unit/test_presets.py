@@ -10,7 +10,7 @@ from analysis.summary.step_times import WARM_UP, steps_of_a_turn
 from cluster import presets
 from cluster.flags import make_experiments, make_parser
 from cluster.links import findings as link_report
-from cluster.links import tc
+from cluster.links.burst_size import burst_bytes
 from cluster.spec import synthetic
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -89,7 +89,7 @@ def test_the_links_of_bottleneck_are_no_faster_for_a_small_message() -> None:
     for experiment in experiments("--preset bottleneck"):
         if experiment.link is not None:
             size = synthetic.parse(experiment.model).size_bytes
-            bursts = [tc.burst_bytes(link, 250) for link in experiment.links.values()]
+            bursts = [burst_bytes(link, 250) for link in experiment.links.values()]
             assert max(bursts) < link_report.LARGE_BURST * size
 
 

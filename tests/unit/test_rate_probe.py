@@ -1,4 +1,4 @@
-"""The meter: slopes of arrivals, and real connections to a real reference."""
+"""The rate probe: slopes of arrivals, and real connections to a real reference."""
 
 import random
 import socket
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.links import gate, rate_probe
-from cluster.links.rate_probe import Course, Reference, rate_of_arrivals, slope, steady_slope
+from cluster.links.rate_probe import ProbeTarget, Reference, rate_of_arrivals, slope, steady_slope
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -30,19 +30,19 @@ def test_the_slope_of_steady_arrivals_is_their_rate() -> None:
     assert steady_slope(arrivals(2.5e6, 0.4)) == pytest.approx(2.5e6)
 
 
-def test_a_reader_that_is_late_now_and_then_sees_the_same_slope() -> None:
+def test_late_readings_do_not_change_the_slope() -> None:
     assert steady_slope(arrivals(125e3, 0.4, jitter_s=0.003)) == pytest.approx(125e3, rel=0.01)
     assert steady_slope(arrivals(2.5e6, 0.4, jitter_s=0.003)) == pytest.approx(2.5e6, rel=0.01)
 
 
-def test_a_machine_that_stops_for_a_moment_does_not_change_the_slope() -> None:
+def test_a_machine_that_stalls_briefly_does_not_change_the_slope() -> None:
     points = arrivals(2.5e6, 0.4)
     stopped = [(t + 0.05 * (t > 0.2), n) for t, n in points]
     assert steady_slope(stopped) == pytest.approx(2.5e6, rel=0.001)
     assert slope(stopped) < 2.5e6 * 0.95
 
 
-def test_a_link_that_is_slow_half_of_the_time_is_not_taken_for_a_fast_one() -> None:
+def test_a_link_of_half_the_rate_has_half_the_slope() -> None:
     slow = [(2 * t, n) for t, n in arrivals(2.5e6, 0.4)]
     assert steady_slope(slow) == pytest.approx(1.25e6)
 
@@ -71,44 +71,44 @@ def test_arrivals_before_the_burst_is_spent_do_not_count() -> None:
 
 @pytest.fixture
 def reference() -> Iterator[str]:
-    one = Reference("127.0.0.1")
-    one.start()
+    server = Reference("127.0.0.1")
+    server.start()
     yield "127.0.0.1"
-    one.close()
+    server.close()
 
 
-def test_an_unshaped_link_measures_much_more_than_was_asked(reference: str) -> None:
+def test_an_unshaped_link_measures_much_more_than_its_target(reference: str) -> None:
     """What a throttle that was never applied looks like."""
-    course = Course(rate_bit=10**7, burst_bytes=28_000, queue_bytes=200_000)
-    assert rate_probe.measure_sent(reference, course) > 1.5 * 10**7
-    assert rate_probe.measure_received(reference, course) > 1.5 * 10**7
+    target = ProbeTarget(rate_bit=10**7, burst_bytes=28_000, queue_bytes=200_000)
+    assert rate_probe.measure_sent(reference, target) > 1.5 * 10**7
+    assert rate_probe.measure_received(reference, target) > 1.5 * 10**7
 
 
 def test_a_round_trip_on_this_machine_is_short(reference: str) -> None:
     assert 0 < rate_probe.measure_round_trip_s(reference) < 0.05
 
 
-def test_the_reference_lets_only_so_much_through_at_a_time(reference: str) -> None:
-    """Two that take all there is go one after the other."""
-    everything = Course(10**11, burst_bytes=0, queue_bytes=2**21)
+def test_the_reference_measures_only_what_the_machine_can_feed_at_a_time(reference: str) -> None:
+    """Two links that need the whole capacity are measured one after the other."""
+    everything = ProbeTarget(10**11, burst_bytes=0, queue_bytes=2**21)
     started = time.monotonic()
     both = [
         threading.Thread(target=rate_probe.measure_received, args=(reference, everything))
         for _ in range(2)
     ]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
     assert time.monotonic() - started >= 2 * rate_probe.SHORTEST_S
 
 
 def test_the_reference_ends_when_all_nodes_are_done() -> None:
     command = [sys.executable, "-m", "cluster.links.rate_probe", "2"]
     with subprocess.Popen(command, cwd=PROJECT) as program:
-        rate_probe.say_done("127.0.0.1")
+        rate_probe.report_done("127.0.0.1")
         assert program.poll() is None
-        rate_probe.say_done("127.0.0.1")
+        rate_probe.report_done("127.0.0.1")
         assert program.wait(300) == 0
 
 

@@ -1,18 +1,11 @@
-"""tc commands as values: both directions, sized so that the rate is met and small messages feel it."""
+"""tc commands as values: both directions, with bursts that meet the rate and throttle small messages."""
 
 import pytest
 
 from cluster.engine import EngineUnavailable
 from cluster.links import kernel_support
-from cluster.links.tc import (
-    FRAME_BYTES,
-    INGRESS_DEVICE,
-    LARGEST_PACKET,
-    burst_bytes,
-    netem_commands,
-    queue_bytes,
-    rate_commands,
-)
+from cluster.links.burst_size import FRAME_BYTES, LARGEST_PACKET, burst_bytes, queue_bytes
+from cluster.links.tc import INGRESS_DEVICE, netem_commands, rate_commands
 from cluster.spec.links import Link, parse_link
 from cluster.spec.records import NOT_COUNTED
 
@@ -30,19 +23,19 @@ def test_both_directions_have_a_bucket_of_the_same_size() -> None:
     assert "rate 20000000bit" in buckets[0]
 
 
-def test_all_that_is_received_goes_through_the_second_bucket() -> None:
+def test_every_received_packet_passes_the_second_bucket() -> None:
     (redirect,) = [line for line in lines(parse_link("20mbit")) if "mirred" in line]
     assert "u32 match u32 0 0" in redirect
     assert redirect.endswith(f"redirect dev {INGRESS_DEVICE}")
 
 
-def test_the_second_bucket_is_in_place_before_anything_is_sent_to_it() -> None:
+def test_the_second_bucket_exists_before_packets_are_redirected_to_it() -> None:
     made = lines(parse_link("20mbit"))
     bucket = next(i for i, line in enumerate(made) if INGRESS_DEVICE in line and " tbf " in line)
     assert bucket < next(i for i, line in enumerate(made) if "mirred" in line)
 
 
-def test_what_passes_the_second_bucket_is_not_counted_twice() -> None:
+def test_the_ingress_device_is_not_counted() -> None:
     assert INGRESS_DEVICE in NOT_COUNTED
 
 
@@ -57,11 +50,11 @@ def test_a_bucket_holds_a_tick_and_a_frame_and_not_much_more(link: Link, hz: int
     assert queue_bytes(link, hz) >= burst + rate * 0.05
 
 
-def test_fast_links_take_the_largest_packets_whole() -> None:
+def test_bursts_of_fast_links_hold_the_largest_packet() -> None:
     assert burst_bytes(parse_link("1gbit"), 250) == 500_000 + LARGEST_PACKET
 
 
-def test_delay_and_loss_go_below_both_buckets_and_only_where_asked() -> None:
+def test_delay_and_loss_go_below_both_buckets_and_only_if_the_link_has_them() -> None:
     assert netem_commands(parse_link("20mbit")) == []
     made = [" ".join(command) for command in netem_commands(parse_link("20mbit/5ms/0.1%"))]
     assert [line.split()[4] for line in made] == ["eth0", INGRESS_DEVICE]
@@ -70,7 +63,7 @@ def test_delay_and_loss_go_below_both_buckets_and_only_where_asked() -> None:
     assert "delay" not in loss
 
 
-def test_the_queue_of_a_delayed_link_holds_all_that_is_on_the_way() -> None:
+def test_the_queue_of_a_delayed_link_holds_all_packets_in_flight() -> None:
     (command, _) = netem_commands(parse_link("100mbit/100ms"))
     packets = int(command[command.index("limit") + 1])
     assert packets * FRAME_BYTES > 100e6 / 8 * 0.15
@@ -89,7 +82,7 @@ def test_a_kernel_without_netem_refuses_delay_and_loss_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("module", kernel_support.FOR_RATES)
-def test_a_kernel_that_cannot_shape_names_what_it_lacks(module: str) -> None:
+def test_a_kernel_that_cannot_shape_names_the_missing_module(module: str) -> None:
     modules = set(kernel_support.MODULES) - {module}
     with pytest.raises(EngineUnavailable, match=module):
         kernel_support.check([parse_link("20mbit")], modules)
@@ -97,5 +90,5 @@ def test_a_kernel_that_cannot_shape_names_what_it_lacks(module: str) -> None:
         kernel_support.describe(modules)
 
 
-def test_without_links_nothing_is_asked_of_a_kernel() -> None:
+def test_without_links_a_kernel_needs_no_module() -> None:
     kernel_support.check([], set())
