@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from cluster.spec.documents.codec import Options
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
@@ -34,9 +36,9 @@ class EngineError(Exception):
 class LinksNotTrue(EngineError):
     """A link could not be shaped, or is not what was asked for. Carries what was found of all links."""
 
-    def __init__(self, message: str, findings: list[dict[str, Any]]) -> None:
+    def __init__(self, message: str, links: list[MeasuredLink]) -> None:
         super().__init__(message)
-        self.findings = findings
+        self.links = links
 
 
 def check_cores(cpus: float | None, cores: int) -> None:
@@ -116,7 +118,7 @@ class Engine(Protocol):
     """An engine that is ready to raise clusters for one session."""
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Options:
         """For environment.json."""
 
     def check_links(self, links: Iterable[Link]) -> None:
@@ -145,10 +147,10 @@ class Cluster(Protocol):
         """What a person should know of a cluster that is up."""
 
     @property
-    def links(self) -> list[dict[str, Any]]:
+    def links(self) -> list[MeasuredLink]:
         """What verifying the shaped links found when the cluster was raised."""
 
-    def link_statistics(self) -> list[dict[str, Any]]:
+    def link_statistics(self) -> list[LinkStatistics]:
         """What the shaped links dropped and held back so far; empty where one cannot tell."""
 
     def exited(self) -> dict[int, int]:

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import EngineUnavailable
+from cluster.spec.documents.codec import Options
+from cluster.spec.documents.environment import Environment
 from cluster.spec.launchers import LAUNCHERS
 
 PACKAGES = (
@@ -88,21 +89,20 @@ def _set_up(kind: str, say: Callable[[str], None]) -> None:
         raise EngineUnavailable(f"launcher {kind}: {reason}")
 
 
-def describe(command: list[str], engine: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "command": command,
-        "engine": engine,
-        "commit": _commit(),
-        "kernel": platform.release(),
-        "system": platform.platform(),
-        "machine": platform.machine(),
-        "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
-    }
+def describe(command: list[str], engine: Options) -> Environment:
+    return Environment(
+        command=command,
+        engine=engine,
+        commit=_commit(),
+        kernel=platform.release(),
+        system=platform.platform(),
+        machine=platform.machine(),
+        cpu=_cpu_model(),
+        cores=os.cpu_count(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        python=platform.python_version(),
+        packages={name: _version(name) for name in PACKAGES},
+    )
 
 
 def _version(package: str) -> str | None:

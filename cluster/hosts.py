@@ -10,11 +10,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import refuse_limits
 from cluster.spec.catalogue import MODELS
+from cluster.spec.documents.environment import Environment
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
@@ -42,7 +42,7 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
     return experiment
 
 
-def prepare(experiment: Experiment, folder: Path, environment: dict[str, Any]) -> RunFolder:
+def prepare(experiment: Experiment, folder: Path, environment: Environment) -> RunFolder:
     try:
         run = RunFolder(folder.resolve()).create()
         write_json(run.environment, environment)

@@ -36,9 +36,9 @@ from cluster.observe.units import bytes_text
 from cluster.session import Session
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.consensus import choose_schedule
+from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import ENGINES, EXISTING, Experiment
-from cluster.spec.records import Summary
 from cluster.spec.run_folder import new_session
 from workloads.data.datasets import DataError, default_data_dir
 from workloads.data.prepare import prepare_all

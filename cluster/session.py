@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cluster.engine import (
     Cluster,
@@ -20,14 +19,17 @@ from cluster.engine import (
 )
 from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
-from cluster.links.findings import Findings, burst_warning, verdict, with_statistics
+from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.observe.collector import Collector
 from cluster.observe.event_tail import EventTail
 from cluster.observe.progress import Progress
+from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.events import End, Failure, Hello, Notice
+from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.quantities import write_memory
-from cluster.spec.records import Summary
 from cluster.spec.run_folder import RunFolder, write_json
 from cluster.spec.strategies import STRATEGIES
 
@@ -48,7 +50,7 @@ class Session:
 
     folder: Path
     data_folder: Path
-    environment: dict[str, Any]
+    environment: Environment
     engine: Engine
     summarise: Summarise
     progress: Progress
@@ -105,7 +107,7 @@ class Session:
                     summaries.append(self._one_run(*current, cluster))
         except (RunFailed, EngineError) as error:
             if isinstance(error, LinksNotTrue):
-                record_links(current[1], error.findings)
+                record_links(current[1], error.links)
             summaries.append(self._close(*current, "failed", str(error)))
         except KeyboardInterrupt:
             self._close(*current, "interrupted", "interrupted by the user")
@@ -137,9 +139,9 @@ class Session:
             self.progress.say(f"the GPUs were not always readable: {reason}")
         return self._close(experiment, folder, "completed", None)
 
-    def _warn_of_burst(self, findings: Findings, model_bytes: int) -> None:
+    def _warn_of_burst(self, links: Sequence[MeasuredLink], model_bytes: int) -> None:
         """Once a session. What a message is, only the workers know."""
-        warning = burst_warning(findings, model_bytes)
+        warning = burst_warning(links, model_bytes)
         if warning and not self.warned:
             self.warned.append(warning)
             self.progress.say(warning)
@@ -150,7 +152,7 @@ class Session:
         if not folder.spec.exists():
             write_json(folder.spec, experiment.to_json())
         summary = self.summarise(folder, experiment, status, error)
-        write_json(folder.summary, summary.to_json())
+        write_json(folder.summary, summary)
         self.progress.end(summary)
         return summary
 
@@ -165,11 +167,13 @@ def _slow_imports(experiments: Iterable[Experiment]) -> tuple[str, ...]:
 
 
 def record_links(
-    folder: RunFolder, findings: Findings, before: Findings = (), after: Findings = ()
+    folder: RunFolder,
+    links: Sequence[MeasuredLink],
+    before: Sequence[LinkStatistics] = (),
+    after: Sequence[LinkStatistics] = (),
 ) -> None:
-    if findings:
-        links = with_statistics(findings, before, after)
-        write_json(folder.links, {"schema": 1, "links": links})
+    if links:
+        write_json(folder.links, Links(links=with_statistics(links, before, after)))
 
 
 def watch(
@@ -177,7 +181,7 @@ def watch(
     folder: RunFolder,
     cluster: Cluster,
     progress: Progress,
-    met: Callable[[Findings, int], None],
+    met: Callable[[Sequence[MeasuredLink], int], None],
 ) -> None:
     """Until every node has ended its run; RunFailed when one cannot.
 
@@ -196,14 +200,14 @@ def watch(
         for rank, tail in tails.items():
             for event in tail.read():
                 progress.event(rank, event)
-                if event["event"] == "hello" and rank == 0:
-                    met(cluster.links, event["model_bytes"])
-                elif event["event"] == "end":
+                if isinstance(event, Hello) and rank == 0:
+                    met(cluster.links, event.model_bytes)
+                elif isinstance(event, End):
                     ended.add(rank)
-                elif event["event"] == "error":
-                    errors[rank] = (event["t"], event["message"])
-                elif event["event"] == "news":
-                    progress.say(f"  {names[rank]}: {event['text']}")
+                elif isinstance(event, Failure):
+                    errors[rank] = (event.t, event.message)
+                elif isinstance(event, Notice):
+                    progress.say(f"  {names[rank]}: {event.text}")
         if len(ended) == len(tails):
             break
         exits = cluster.exited()

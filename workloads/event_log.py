@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -10,19 +9,20 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from cluster.spec.records import event
+from cluster.spec.documents.events import Boundary, ConnectionBytes, Epoch, Event, Failure, Result
+from cluster.spec.records import Counters
 from workloads.counters.connections import read_connections
 from workloads.counters.interfaces import read_interfaces, read_segments
 
 HELD_UP_S = 0.005
-"""Readings that took longer do not belong together: a library's workers talk on meanwhile. With ten connections they
-take 0.3 ms."""
+"""Readings that took longer do not belong together: a launcher's control traffic goes on meanwhile.
+With ten connections they take 0.3 ms."""
 TRIES = 3
 T = TypeVar("T")
 
 
 def at_one_moment(read: Callable[[], T]) -> T:
-    """What it read; where that took long, again, and then of the reading that took the least."""
+    """What it read; where that took long, it is read again, and the fastest reading counts."""
     readings = []
     for _ in range(TRIES):
         started = time.monotonic()
@@ -38,35 +38,44 @@ class EventLog:
     """Line-buffered: a line costs microseconds, and a crash loses none."""
 
     def __init__(
-        self, path: Path | None, node: str, sharers: int = 1, *, aloud: bool = False
+        self, path: Path | None, node: str, workers_on_host: int = 1, *, aloud: bool = False
     ) -> None:
-        """`sharers` is how many workers there are on this host, and count the same interfaces.
+        """`workers_on_host` is how many workers count the same interfaces, this one included.
 
         `aloud` prints the readable lines, too, where events go to a file.
         """
-        self.node, self.sharers, self.aloud = node, sharers, aloud
+        self.node, self.workers_on_host, self.aloud = node, workers_on_host, aloud
         self.file: TextIO | None = None if path is None else path.open("w", buffering=1)
 
-    def border(self, kind: str, **values: Any) -> None:
-        """An event at which bytes are booked: with what the node's counters show now."""
+    def boundary(self, kind: type[Boundary], **values: Any) -> None:
+        """An event at which bytes are booked, with the node's counters as they are now."""
+        workers = self.workers_on_host
         connections, interfaces, segments = at_one_moment(
-            lambda: (read_connections(), read_interfaces(self.sharers), read_segments())
+            lambda: (read_connections(), read_interfaces(workers), read_segments())
         )
+        rows = None
+        if connections is not None:
+            rows = [ConnectionBytes(*connection.row()) for connection in connections]
         self.write(
-            kind,
-            **values,
-            counters=[n // self.sharers for n in interfaces.values()],
-            repeated=sum(one.repeated_bytes for one in connections or ()),
-            segments=segments // self.sharers,
-            connections=None if connections is None else [one.row() for one in connections],
+            kind(
+                **values,
+                counters=Counters(*(count // workers for count in interfaces.values())),
+                retransmitted_bytes=sum(each.repeated_bytes for each in connections or ()),
+                sent_segments=segments // workers,
+                connections=rows,
+            )
         )
 
-    def write(self, kind: str, **values: Any) -> None:
+    def write(self, event: Event) -> None:
         if self.file is not None:
-            self.file.write(json.dumps(event(kind, **values), separators=(",", ":")) + "\n")
-        if (self.file is None or self.aloud) and kind in ("epoch", "result", "error"):
-            shown = " ".join(
-                f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-                for name, value in values.items()
-            )
-            print(f"{self.node} {kind} {shown}", file=sys.stdout, flush=True)
+            self.file.write(event.line())
+        if (self.file is None or self.aloud) and isinstance(event, Epoch | Result | Failure):
+            print(f"{self.node} {event.kind} {_readable(event)}", file=sys.stdout, flush=True)
+
+
+def _readable(event: Event) -> str:
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in event.to_json().items()
+        if name not in ("event", "t")
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from cluster.spec.documents.events import End, Hello, Phase
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from workloads.comm.codecs import compressed, wire_bytes
@@ -26,19 +27,19 @@ from workloads.strategies.parameter_server import serve
 
 def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) -> None:
     """Start from the same weights as the workers, and reply in each of their rounds."""
-    log.border("phase", phase="setup", epoch=None)
+    log.boundary(Phase, phase="setup")
     torch.set_num_threads(1)
     device = open_device(spec.device).torch_device
     server = Server(spec, make_model(spec.model, spec.seed, data_folder).to(device))
     log.write(
-        "hello",
-        schema=1,
-        node=log.node,
-        rank=rank,
-        role="server",
-        workers=spec.workers,
-        network=own_network(),
-        segment_bytes=full_segment(),
+        Hello(
+            node=log.node,
+            rank=rank,
+            role="server",
+            workers=spec.workers,
+            network=own_network(),
+            segment_bytes=full_segment(),
+        )
     )
     peers = join(spec, rank, wire_bytes(server.flat, spec.compress))
     index = 0
@@ -53,7 +54,7 @@ def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) ->
         enter_phase(log, "evaluate", epoch, peers)
     enter_phase(log, "finish", None, peers)
     peers.leave()
-    log.border("end")
+    log.boundary(End)
 
 
 class Server:

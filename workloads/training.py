@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from cluster.spec.run_folder import RunFolder
@@ -42,7 +43,7 @@ def train(
     spec: Experiment, rank: int, data_folder: Path, log: EventLog, folder: RunFolder | None
 ) -> None:
     """The whole run. `folder` receives the final model; None keeps nothing."""
-    log.border("phase", phase="setup", epoch=None)
+    log.boundary(Phase, phase="setup")
     # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
     gc.freeze()
     torch.set_num_threads(1)
@@ -54,26 +55,25 @@ def train(
     shard = Shard(spec, rank, data)
     model_bytes = wire_bytes(flat, spec.compress)
     log.write(
-        "hello",
-        schema=1,
-        node=log.node,
-        rank=rank,
-        role="worker",
-        workers=spec.workers,
-        host=socket.gethostname(),
-        network=own_network(),
-        sharers=log.sharers,
-        segment_bytes=full_segment(1 < log.sharers == spec.workers),
-        model_bytes=model_bytes,
-        buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
-        parameters=flat.parameter_count,
-        labels=shard.label_counts(),
+        Hello(
+            node=log.node,
+            rank=rank,
+            workers=spec.workers,
+            host=socket.gethostname(),
+            network=own_network(),
+            workers_on_host=log.workers_on_host,
+            segment_bytes=full_segment(1 < log.workers_on_host == spec.workers),
+            model_bytes=model_bytes,
+            buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
+            parameters=flat.parameter_count,
+            labels=shard.label_counts(),
+        )
     )
     if spec.timeline and folder is not None:
         os.environ["HOROVOD_TIMELINE"] = str(folder.timeline)
     peers = join(spec, rank, model_bytes)
     if peers.order:
-        log.write("joined", order=peers.order)
+        log.write(RankOrder(order=peers.order))
     prepared = peers.prepare(model, flat, optimizer)
     called = device.data_parallel(prepared.model, spec.gpu)
     trainer = Trainer(spec, log, device, optimizer, prepared, called)
@@ -87,11 +87,12 @@ def train(
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers)
         log.write(
-            "epoch",
-            epoch=epoch,
-            accuracy=score.accuracy,
-            loss=score.loss,
-            consensus_distance=score.consensus_distance,
+            Epoch(
+                epoch=epoch,
+                accuracy=score.accuracy,
+                loss=score.loss,
+                consensus_distance=score.consensus_distance,
+            )
         )
     assert score is not None
     own = own_accuracy(model, data, min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True)))
@@ -108,16 +109,17 @@ def train(
         torch.save(model.cpu().state_dict(), folder.model)
     steps = spec.epochs * spec.steps_per_epoch
     log.write(
-        "result",
-        accuracy=score.accuracy,
-        loss=score.loss,
-        own_accuracy=own,
-        consensus_distance=score.consensus_distance,
-        samples_seen=steps * spec.batch_size,
-        steps=steps,
-        rounds=spec.epochs * spec.rounds_per_epoch,
+        Result(
+            accuracy=score.accuracy,
+            loss=score.loss,
+            own_accuracy=own,
+            consensus_distance=score.consensus_distance,
+            samples_seen=steps * spec.batch_size,
+            steps=steps,
+            rounds=spec.epochs * spec.rounds_per_epoch,
+        )
     )
-    log.border("end")
+    log.boundary(End)
 
 
 @dataclass(frozen=True)
@@ -159,15 +161,16 @@ class Trainer:
             compute_s = seconds(fed, computed) + seconds(exchanged, done)
             hidden = self.prepared.hides_exchange or self.called is not self.prepared.model
             self.log.write(
-                "step",
-                epoch=epoch,
-                step=step,
-                loss=round(float(loss), 6),
-                correct=int((outputs.argmax(1) == labels).sum()),
-                step_s=round(seconds(started, done), 6),
-                data_s=round(seconds(started, fed), 6),
-                compute_s=None if hidden else round(compute_s, 6),
-                exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+                Step(
+                    epoch=epoch,
+                    step=step,
+                    loss=round(float(loss), 6),
+                    correct=int((outputs.argmax(1) == labels).sum()),
+                    step_s=round(seconds(started, done), 6),
+                    data_s=round(seconds(started, fed), 6),
+                    compute_s=None if hidden else round(compute_s, 6),
+                    exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+                )
             )
 
     def _exchange_and_update(self, due: bool) -> tuple[Mark, Mark]:

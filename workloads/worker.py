@@ -28,6 +28,7 @@ from pathlib import Path
 
 import torch  # noqa: F401  imported here, before the first fork, so that it is paid for once
 
+from cluster.spec.documents.events import Failure
 from cluster.spec.errors import SpecError
 from cluster.spec.run_folder import RunFolder, node_name
 from workloads import server, training
@@ -151,7 +152,7 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         if experiment is not None and memory.is_out_of_memory(error):
             message = memory.explain(error, experiment)
-        log.write("error", message=message)
+        log.write(Failure(message=message))
         raise
 
 

@@ -23,6 +23,7 @@ from analysis.predict.cost_model import (
     forecast,
 )
 from cluster.spec import synthetic
+from cluster.spec.documents.codec import Json
 from cluster.spec.links import parse_link
 from cluster.spec.run_folder import RunFolder, write_json
 
@@ -73,8 +74,8 @@ def observe(folder: RunFolder) -> Observation | None:
     """What a completed run can tell; None where a step cannot be told apart into what the model has."""
     try:
         summary = folder.read_summary()
-        environment = json.loads(folder.environment.read_text())
-        spec, seconds = summary["spec"], summary["seconds"]
+        cores = folder.read_environment().cores
+        spec: Json = summary.spec
         slow = spec.get("bottleneck") or spec.get("straggler") or spec.get("cpus")
         odd = spec.get("overlap") or spec.get("launcher", "torch") != "torch" or slow
         odd = odd or spec.get("gpu")  # the constants are those of CPUs and of eth0
@@ -82,33 +83,38 @@ def observe(folder: RunFolder) -> Observation | None:
             spec["train_size"] // spec["workers"] // spec["batch_size"] % spec["local_steps"]
         )
         strategy = spec["strategy"]
-        if summary["status"] != "completed" or odd or ends_early or strategy == "single":
+        if summary.status != "completed" or odd or ends_early or strategy == "single":
             return None
-        compute_s = seconds["compute_median"]
+        if summary.seconds is None or summary.per_step is None:
+            return None
+        step_s, compute_s = summary.seconds.step_median_s, summary.seconds.compute_median_s
         if compute_s is None:  # ddp does not tell: only what a synthetic model was told is known
             made = synthetic.parse(spec["model"])
             compute_s = made.forward_s + made.backward_s
+        model_bytes, steps, rounds = summary.model_bytes, summary.steps, summary.rounds
+        sent_bytes = summary.per_step.sent_mean_bytes
+        if model_bytes is None or steps is None or rounds is None:
+            return None
+        if step_s is None or sent_bytes is None:
+            return None
         link = parse_link(spec["link"]) if spec["link"] else None
-        rounds, steps = summary["rounds"], summary["steps"]
         return Observation(
             Cluster(
                 strategy=strategy,
                 workers=spec["workers"],
-                model_bytes=summary["model_bytes"],
+                model_bytes=model_bytes,
                 rate_mbit=link.rate_mbit if link else None,
                 delay_s=link.delay_s if link else 0.0,
                 passes=spec["passes"],
                 schedule=spec["schedule"],
                 local_steps=spec["local_steps"],
                 compute_s=compute_s,
-                burst_bytes=max(
-                    (one.get("burst_bytes") or 0 for one in summary.get("links") or ()), default=0
-                ),
-                cores=environment.get("cores"),
+                burst_bytes=max((link.burst_bytes or 0 for link in summary.links), default=0),
+                cores=cores,
             ),
-            step_s=seconds["step_median"],
-            sent_bytes=summary["per_step"]["sent_mean"] * steps / rounds,
-            run=f"{summary['session']}/{summary['run']}",
+            step_s=step_s,
+            sent_bytes=sent_bytes * steps / rounds,
+            run=f"{summary.session}/{summary.run}",
         )
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError):
         return None

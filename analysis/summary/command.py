@@ -1,22 +1,22 @@
-"""python -m analysis.summary RUN_FOLDER: make the summary of a run that nobody watched, and print its row.
+"""python -m analysis.summary RUN_FOLDER: make the summary of a run that nobody watched, print its row.
 
-For a run on several hosts (docs/several-hosts.md), whose events have been brought together in one folder. There is no
-collector, so only the workers' own counters are in it. Standard library only: any Python will do.
+For a run on several hosts (docs/several-hosts.md), whose events have been copied to one folder. There
+is no collector, so only the workers' own counters are in it. Standard library only: any Python will do.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
+from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise
 from cluster.observe.result_row import find_extras, headings, row
 from cluster.spec.command_line import Parser
+from cluster.spec.documents.events import End, Failure
+from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Summary
 from cluster.spec.run_folder import RunFolder, node_name, write_json
 
 
@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write_summary(folder: RunFolder) -> Summary:
     experiment = read_experiment(folder)
-    events = [read_events(folder, rank) for rank in range(experiment.nodes)]
-    error = find_error(events) or find_sharers(events)
+    logs = [read_log(folder, rank) for rank in range(experiment.nodes)]
+    error = find_error(logs) or find_shared_host(logs)
     summary = summarise(folder, experiment, "failed" if error else "completed", error)
-    write_json(folder.summary, summary.to_json())
+    write_json(folder.summary, summary)
     return summary
 
 
@@ -59,47 +59,42 @@ def read_experiment(folder: RunFolder) -> Experiment:
         raise Unready(f"{folder.spec}: {error}") from None
 
 
-def read_events(folder: RunFolder, rank: int) -> list[dict[str, Any]]:
+def read_log(folder: RunFolder, rank: int) -> NodeLog:
     path = folder.events(rank)
     try:
-        events = folder.read_events(rank)
-    except json.JSONDecodeError as error:
+        log = NodeLog(folder.read_events(rank))
+    except ValueError as error:
         raise Unready(f"{path} is damaged: {error}") from None
-    if not events:
+    if not log.events:
         raise Unready(f"{path} is missing or empty: copy it here from host {rank}")
-    own = next((e["rank"] for e in events if e["event"] == "hello"), rank)
-    if own != rank:
-        raise Unready(f"{path} is that of {node_name(own)}")
-    return events
+    if log.hello and log.hello.rank != rank:
+        raise Unready(f"{path} is that of {node_name(log.hello.rank)}")
+    return log
 
 
-def find_error(events: list[list[dict[str, Any]]]) -> str | None:
-    """Of a node that stopped without a word, since the others then complain of it; else the first complaint."""
-    complaints = {
-        rank: next(e for e in of_one if e["event"] == "error")
-        for rank, of_one in enumerate(events)
-        if any(e["event"] == "error" for e in of_one)
-    }
-    for rank, of_one in enumerate(events):
-        if rank not in complaints and of_one[-1]["event"] != "end":
+def find_error(logs: list[NodeLog]) -> str | None:
+    """A node without an end is the cause, since the others then fail, too; else the first failure."""
+    failures = {rank: failure for rank, log in enumerate(logs) if (failure := log.first(Failure))}
+    for rank, log in enumerate(logs):
+        if rank not in failures and not isinstance(log.events[-1], End):
             return (
                 f"{node_name(rank)} has no end: it was stopped, or its events were copied too early"
             )
-    if not complaints:
+    if not failures:
         return None
-    first = min(complaints, key=lambda rank: complaints[rank]["t"])
-    return f"{node_name(first)} {complaints[first]['message']}"
+    first = min(failures, key=lambda rank: failures[rank].t)
+    return f"{node_name(first)} {failures[first].message}"
 
 
-def find_sharers(events: list[list[dict[str, Any]]]) -> str | None:
-    """Of nodes on one host: they talk through its lo, which nobody counts, and count the rest twice."""
+def find_shared_host(logs: list[NodeLog]) -> str | None:
+    """Nodes on one host exchange through its lo, which is not counted, and count the rest twice."""
     found: dict[str, int] = {}
-    for rank, of_one in enumerate(events):
-        network = next((e.get("network") for e in of_one if e["event"] == "hello"), None)
+    for rank, log in enumerate(logs):
+        network = log.hello.network if log.hello else None
         if network is not None and found.setdefault(network, rank) != rank:
             return (
-                f"{node_name(found[network])} and {node_name(rank)} ran on one host, where their bytes cannot be"
-                " told apart: give each a host of its own"
+                f"{node_name(found[network])} and {node_name(rank)} ran on one host, where their"
+                " bytes cannot be told apart: give each a host of its own"
             )
     return None
 

@@ -1,58 +1,70 @@
-"""Training traffic apart from what a library's workers say to each other about it. Pure.
+"""Training traffic apart from a launcher's control traffic. Pure.
 
-Horovod's workers agree on what is ready by an exchange of a few bytes every millisecond, through the same
-connections as the gradients. Bytes alone cannot tell the two apart, but bytes and TCP segments can: talk travels
-in short segments, one a message, gradients in full ones. With S segments and P bytes of payload in a phase, segments
-of F bytes when full, and c bytes in one of talk (measured while nothing is exchanged),
+Horovod's workers negotiate which tensors are ready every millisecond, on the same connections as the
+gradients. Bytes alone cannot tell the two apart, but bytes and TCP segments can: control messages
+travel in short segments, one each, gradients in full ones. With S segments and P bytes of payload in a
+phase, F bytes in a full segment and c bytes in a control message (measured while nothing is exchanged),
 
     S = K + (P - c K) / F      so      K = (S - P/F) / (1 - c/F)
 
-is the number of messages of talk, and P - c K are gradients. A message of gradients ends in a segment that is not
-full, which counts as talk in part: at most c bytes for each.
+is the number of control messages, and P - c K are gradients. A message of gradients ends in a segment
+that is not full, which counts as control traffic in part: at most c bytes for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
 
-from analysis.summary.counters import spans
-from cluster.spec.records import Counters
-
-Events = Sequence[dict[str, Any]]
+from analysis.summary.node_log import NodeLog, Span
+from cluster.spec.documents.summary import ControlTraffic
 
 
 @dataclass(frozen=True)
-class Control:
+class NodeControl:
+    """One node's control traffic."""
+
     message_bytes: float
-    """Payload of one message of talk."""
+    """Payload of one message."""
     train_bytes: float
-    """Payload of all of them in the train phase."""
+    """Payload of all messages in the train phase."""
     seconds: float
     """How long that phase was."""
 
 
-def of_node(events: Events) -> Control | None:
-    """What one node said; None where its launcher does not talk, or did not come to measure it."""
-    rest = [e for e in events if e["event"] == "rest"]
-    hello = next((e for e in events if e["event"] == "hello"), None)
-    if len(rest) != 2 or hello is None:
+def of_node(log: NodeLog) -> NodeControl | None:
+    """None where the launcher has no control traffic, or did not come to measure it."""
+    if not log.idle_spans or log.hello is None:
         return None
-    segments, payload = _between(*rest)
+    segments, payload = _sent(log.idle_spans)
     if not segments:
-        return Control(0.0, 0.0, 0.0)
-    message, full = payload / segments, hello["segment_bytes"]
-    train = spans(events, "train")
-    sums = [_between(start, end) for start, end in train]
-    segments, payload = sum(s for s, _ in sums), sum(p for _, p in sums)
+        return NodeControl(0.0, 0.0, 0.0)
+    message, full = payload / segments, log.hello.segment_bytes
+    segments, payload = _sent(log.spans("train"))
     messages = (segments - payload / full) / (1 - message / full)
-    seconds = sum(end["t"] - start["t"] for start, end in train)
-    return Control(message, message * min(max(messages, 0.0), segments), seconds)
+    train_bytes = message * min(max(messages, 0.0), segments)
+    return NodeControl(message, train_bytes, sum(log.seconds("train")))
 
 
-def _between(start: dict[str, Any], end: dict[str, Any]) -> tuple[int, int]:
+def mean(by_node: Sequence[NodeControl | None]) -> ControlTraffic | None:
+    """The mean over nodes; None where one does not know."""
+    known = [control for control in by_node if control is not None]
+    if not known or len(known) < len(by_node):
+        return None
+    sent, seconds = fmean(control.train_bytes for control in known), known[0].seconds
+    return ControlTraffic(
+        message_bytes=round(fmean(control.message_bytes for control in known), 1),
+        sent_mean_bytes=round(sent, 1),
+        bytes_per_s=round(sent / seconds, 1) if seconds else None,
+    )
+
+
+def _sent(spans: Sequence[Span]) -> tuple[int, int]:
     """Data segments and their payload, without what TCP sent again."""
-    sent = Counters(*end["counters"]) - Counters(*start["counters"])
-    repeated = end["repeated"] - start["repeated"]
-    return end["segments"] - start["segments"], sent.sent_payload - repeated
+    segments = payload = 0
+    for start, end in spans:
+        segments += (end.sent_segments or 0) - (start.sent_segments or 0)
+        payload += (end.counters - start.counters).sent_payload
+        payload -= (end.retransmitted_bytes or 0) - (start.retransmitted_bytes or 0)
+    return segments, payload

@@ -1,4 +1,4 @@
-"""From raw counters to bytes: spans between borders, restarts of a counter, sums. Pure functions."""
+"""From raw counters to bytes: between phase boundaries, across restarts of a counter. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any
 
+from analysis.summary.node_log import NodeLog
 from cluster.spec.records import PHASES, Counters, Sample, total
-
-Event = dict[str, Any]
 
 
 def span(readings: Sequence[Counters]) -> Counters:
@@ -27,47 +25,29 @@ def span(readings: Sequence[Counters]) -> Counters:
     return total(increments)
 
 
-def borders(events: Iterable[Event]) -> list[Event]:
-    """Of one node: the events that begin its phases, and its end."""
-    return [e for e in events if e["event"] in ("phase", "end")]
-
-
-def spans(events: Iterable[Event], phase: str) -> list[tuple[Event, Event]]:
-    """The events that began and ended each of one node's stays in a phase."""
-    return [
-        (start, end)
-        for start, end in itertools.pairwise(borders(events))
-        if start["phase"] == phase
-    ]
-
-
-def by_phase(events: Iterable[Event]) -> dict[str, Counters]:
-    """One node's traffic booked to phases, from its own readings at every border."""
+def by_phase(log: NodeLog) -> dict[str, Counters]:
+    """One node's traffic booked to phases, from its own readings at every phase boundary."""
     booked = dict.fromkeys(PHASES, Counters())
-    for phase, _, traffic in phase_spans(events):
-        booked[phase] = booked[phase] + traffic
+    for start, end in log.stays:
+        booked[start.phase] += span([start.counters, end.counters])
     return booked
 
 
-def phase_spans(events: Iterable[Event]) -> list[tuple[str, Event, Counters]]:
-    """(phase, the event that began it, its traffic), in order of time."""
-    return [
-        (start["phase"], start, span([Counters(*start["counters"]), Counters(*end["counters"])]))
-        for start, end in itertools.pairwise(borders(events))
-    ]
-
-
-def repeated(events: Sequence[Event], phase: str) -> int | None:
-    """Bytes that one node's TCP sent again in a phase; None where it did not say."""
-    if any("repeated" not in border for border in borders(events)):
+def retransmitted(log: NodeLog, phase: str) -> int | None:
+    """Bytes that one node's TCP sent again in a phase; None where the node did not count them."""
+    sums = [(start.retransmitted_bytes, end.retransmitted_bytes) for start, end in log.stays]
+    if any(None in readings for readings in sums):
         return None
-    return sum(int(end["repeated"] - start["repeated"]) for start, end in spans(events, phase))
+    return sum(
+        (end.retransmitted_bytes or 0) - (start.retransmitted_bytes or 0)
+        for start, end in log.spans(phase)
+    )
 
 
 def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:
-    """Of each source's readings of each node: the last before `start`, the first after `end`, and all between.
+    """Of each source's readings of each node: the last before `start`, the first after `end`, all between.
 
-    A launcher talks before its workers begin and after they have ended, on the same interfaces.
+    A launcher has control traffic on the same interfaces before its workers begin and after they end.
     """
     first: dict[tuple[str, str], float] = {}
     last: dict[tuple[str, str], float] = {}
@@ -96,7 +76,7 @@ def by_source(samples: Iterable[Sample]) -> dict[str, dict[str, Counters]]:
 
 
 def within(samples: Sequence[Sample], spans: Iterable[tuple[float, float]]) -> Counters:
-    """Traffic of one node between two times, or several pairs of them, to the nearest sample before each."""
+    """Traffic of one node in spans of time, by the last sample before each begin and end."""
     if not samples:
         return Counters()
 
@@ -124,14 +104,14 @@ def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
 
 
 def _activity(readings: Sequence[Sample], interval_s: float) -> int:
-    """One node's: the reading nearest to each tick counts, for readings keep a pace of their own."""
+    """One node's. Readings are not exactly periodic: the one nearest to each tick counts."""
     gaps = [after.t - before.t for before, after in itertools.pairwise(readings)]
     slack = median(gaps) / 2 if gaps else 0.0
-    activity, gone = 0, Counters()
+    activity, passed = 0, Counters()
     due = readings[0].t
     for before, sample in zip([readings[0], *readings], readings, strict=False):
-        gone += span([before.counters, sample.counters])
+        passed += span([before.counters, sample.counters])
         if sample.t >= due - slack:
-            activity += gone.sent_bytes + gone.received_bytes
+            activity += passed.sent_bytes + passed.received_bytes
             due = max(due + interval_s, sample.t - slack)
     return activity

@@ -1,12 +1,14 @@
-"""What the GPUs of a run did while it trained: from gpu_samples.csv to one entry per GPU. Pure, standard library only."""
+"""The use of GPUs in training: from gpu_samples.csv to one entry per GPU. Pure, standard library only."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
+from analysis.summary.node_log import NodeLog
+from cluster.spec.documents.events import End, Phase
+from cluster.spec.documents.summary import GpuUse
 from cluster.spec.records import GpuSample
 
 COUNTED = ("pcie_sent_bytes", "pcie_received_bytes", "nvlink_sent_bytes", "nvlink_received_bytes")
@@ -16,59 +18,58 @@ RATES = {"pcie_sent_bytes": "pcie_sent_rate", "pcie_received_bytes": "pcie_recei
 Span = tuple[float, float]
 
 
-def describe(
-    samples: Sequence[GpuSample], events: dict[str, list[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """An entry per GPU: means and bytes over its node's training. Null is what the driver does not say,
-    and all of them where no training was begun.
-
-    `events` are those of each node, by its name.
-    """
+def describe(samples: Sequence[GpuSample], logs: dict[str, NodeLog]) -> list[GpuUse]:
+    """Means and bytes of every GPU over its node's training; `logs` are by the node's name."""
     series: dict[tuple[str, int], list[GpuSample]] = {}
     for sample in samples:
         series.setdefault((sample.node, sample.gpu), []).append(sample)
     return [
-        {"node": node, "gpu": gpu, **_use(readings, train_spans(events.get(node, [])))}
+        _use(node, gpu, readings, train_spans(logs.get(node, NodeLog([]))))
         for (node, gpu), readings in series.items()
     ]
 
 
-def train_spans(events: Sequence[dict[str, Any]]) -> list[Span]:
-    """Training that was broken off lasted until the node's last word."""
-    borders = [e for e in events if e["event"] in ("phase", "end")]
+def train_spans(log: NodeLog) -> list[Span]:
+    """Training that was broken off lasted until the node's last event."""
+    boundaries = [event for event in log.events if isinstance(event, Phase | End)]
     return [
-        (start["t"], end["t"])
-        for start, end in itertools.pairwise([*borders, *events[-1:]])
-        if start.get("phase") == "train" and start["t"] < end["t"]
+        (start.t, end.t)
+        for start, end in itertools.pairwise([*boundaries, *log.events[-1:]])
+        if isinstance(start, Phase) and start.phase == "train" and start.t < end.t
     ]
 
 
-def _use(samples: Sequence[GpuSample], spans: Sequence[Span]) -> dict[str, Any]:
+def _use(node: str, gpu: int, samples: Sequence[GpuSample], spans: Sequence[Span]) -> GpuUse:
     busy = _known(samples, "utilisation_percent", spans)
-    memory = [v for v in (s.reading.memory_bytes for s in samples) if v is not None]
-    use: dict[str, Any] = {
-        "utilisation_mean": round(fmean(busy) / 100, 4) if busy else None,
-        "memory_max_bytes": max(memory, default=None),
+    memory = [s.reading.memory_bytes for s in samples if s.reading.memory_bytes is not None]
+    counted = {name: _counted(samples, name, spans) for name in COUNTED}
+    estimated = {
+        name: _estimated(samples, rate, spans)
+        for name, rate in RATES.items()
+        if counted[name] is None
     }
-    for name in COUNTED:
-        use[name] = _counted(samples, name, spans)
-    use["pcie_estimated"] = False
-    for name, rate in RATES.items():
-        if use[name] is None:
-            use[name] = _estimated(samples, rate, spans)
-            use["pcie_estimated"] |= use[name] is not None
-    return use
+    return GpuUse(
+        node=node,
+        gpu=gpu,
+        utilisation_mean=round(fmean(busy) / 100, 4) if busy else None,
+        memory_max_bytes=max(memory, default=None),
+        **counted | estimated,
+        pcie_estimated=any(value is not None for value in estimated.values()),
+    )
 
 
 def _known(samples: Sequence[GpuSample], name: str, spans: Sequence[Span]) -> list[int]:
-    """The readings in training; all of them where it was too short for one; none where there was none."""
+    """The readings in training; all readings where training was too short for one."""
     values = [(s.t, value) for s in samples if (value := getattr(s.reading, name)) is not None]
     inside = [v for t, v in values if any(start <= t <= end for start, end in spans)]
     return inside or [v for _, v in values if spans]
 
 
 def _counted(samples: Sequence[GpuSample], name: str, spans: Sequence[Span]) -> int | None:
-    """Between two readings, the share of the time that was training; a counter that fell has begun again at 0."""
+    """Bytes between two readings count by the share of the time that was training.
+
+    A counter that fell has restarted at 0.
+    """
     readings = [(s.t, value) for s in samples if (value := getattr(s.reading, name)) is not None]
     if len(readings) < 2 or not spans:
         return None

@@ -1,9 +1,10 @@
-"""Who sent how much to whom in training, measured. Pure.
+"""The measured traffic matrix: bytes from node i to node j in training. Pure.
 
-At every border a node says what each of its TCP connections has carried (workloads/counters/connections.py), by the addresses
-of both ends. The connection HERE -> THERE of one node is THERE -> HERE of another: so the two ends find each other, and
-each pair of nodes is counted twice, by who sends and by who receives. Counted is payload, a library's framing included
-and packet headers not, each byte once however often TCP sent it.
+At every phase boundary a node records what each of its TCP connections has carried
+(workloads/counters/connections.py), with the addresses of both ends. The connection LOCAL -> REMOTE of
+one node is REMOTE -> LOCAL of another: so the two ends find each other, and each pair of nodes is
+counted twice, by the sender and by the receiver. Counted is payload, a library's framing included,
+packet headers not, each byte once however often TCP sent it.
 """
 
 from __future__ import annotations
@@ -12,122 +13,121 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from analysis.summary.counters import spans
+from analysis.summary.node_log import NodeLog, Span
+from cluster.spec.documents.events import Boundary
+from cluster.spec.documents.summary import PairTraffic
 
-Events = Sequence[dict[str, Any]]
 Connection = tuple[str, str]
-"""HERE, THERE"""
+"""Local and remote address."""
 Pair = tuple[int, int | None]
-"""Ranks of who sends and who receives; None is none of the nodes, as a Spark driver."""
+"""Ranks of sender and receiver; None is none of the nodes, such as a Spark driver."""
 
 
 @dataclass(frozen=True)
 class Carried:
-    """By one node's connections in some spans of time."""
+    """What one node's connections carried in some spans of time."""
 
     sent: Counter[Connection] = field(default_factory=Counter)
     received: Counter[Connection] = field(default_factory=Counter)
     closed: int = 0
-    """Connections that did not live to the end of a span: what they carried in it is unknown."""
+    """Connections that were closed within a span: what they carried in it is unknown."""
 
 
 @dataclass(frozen=True)
 class Measured:
     sent: Counter[Pair]
-    """As its sender counted."""
+    """As the sender counted."""
     received: Counter[Pair]
-    """As its receiver did."""
-    talk: dict[Pair, float]
-    """How much of it a launcher's workers said to each other beside training."""
+    """As the receiver counted."""
+    control: dict[Pair, float]
+    """How much of it was control traffic."""
     closed: int
 
 
 def measure(
-    events: Sequence[Events], epochs: int, talk: Sequence[float | None] | None = None
+    logs: Sequence[NodeLog], epochs: int, control: Sequence[float | None] | None = None
 ) -> Measured | None:
-    """Of the first so many epochs of a run; None where a node did not, or could not, count its connections.
+    """Of the first epochs of a run; None where a node did not, or could not, count connections.
 
-    `talk` is how many bytes of it each node said beside training (analysis/summary/control_traffic.py): they went to whom its talk
-    goes while nothing is exchanged.
+    `control` is each node's control traffic in bytes: it went to whom it goes while nothing is exchanged.
     """
-    borders = [[e for e in of_one if e["event"] in ("phase", "end", "rest")] for of_one in events]
-    if not epochs or any(e.get("connections") is None for of_one in borders for e in of_one):
+    boundaries = [boundary for log in logs for boundary in log.all(Boundary)]
+    if not epochs or any(boundary.connections is None for boundary in boundaries):
         return None
-    train = [carried(spans(of_one, "train")[:epochs]) for of_one in borders]
-    rest = [carried(_rests(of_one)) for of_one in borders]
-    sent, received = _by_pair(events, train)
-    at_rest, _ = _by_pair(events, rest)
-    whole: Counter[int] = Counter()
-    for (sender, _), count in at_rest.items():
-        whole[sender] += count
-    said: dict[Pair, float] = {}
-    for pair, count in at_rest.items():
-        of_node = talk[pair[0]] if talk else None
-        if of_node and whole[pair[0]]:
-            said[pair] = of_node * count / whole[pair[0]]
-    return Measured(sent, received, said, sum(one.closed for one in train))
+    train = [carried(log.spans("train")[:epochs]) for log in logs]
+    sent, received = _by_pair(logs, train)
+    idle, _ = _by_pair(logs, [carried(log.idle_spans) for log in logs])
+    total: Counter[int] = Counter()
+    for (sender, _), count in idle.items():
+        total[sender] += count
+    shares: dict[Pair, float] = {}
+    for pair, count in idle.items():
+        of_node = control[pair[0]] if control else None
+        if of_node and total[pair[0]]:
+            shares[pair] = of_node * count / total[pair[0]]
+    return Measured(sent, received, shares, sum(node.closed for node in train))
 
 
-def table(found: Measured, predicted: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """One entry for each pair between which anything went, or should have gone."""
-    entries = [
-        {
-            "sender": sender,
-            "receiver": receiver,
-            "sent": found.sent[sender, receiver],
-            "received": found.received[sender, receiver],
-            "talk": round(found.talk.get((sender, receiver), 0.0)),
-            "predicted": round(predicted[sender][receiver]),
-        }
+def table(found: Measured, predicted: Sequence[Sequence[float]]) -> list[PairTraffic]:
+    """Every pair between which anything went, or should have gone."""
+    pairs = [
+        PairTraffic(
+            sender=sender,
+            receiver=receiver,
+            sent_bytes=found.sent[sender, receiver],
+            received_bytes=found.received[sender, receiver],
+            control_bytes=round(found.control.get((sender, receiver), 0.0)),
+            predicted_bytes=round(predicted[sender][receiver]),
+        )
         for sender, receiver in itertools.permutations(range(len(predicted)), 2)
     ]
-    return [one for one in entries if one["sent"] or one["received"] or one["predicted"]]
+    return [
+        pair for pair in pairs if pair.sent_bytes or pair.received_bytes or pair.predicted_bytes
+    ]
 
 
-def carried(spans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Carried:
-    """Between the two borders of each span. One that was opened in between has carried all it shows at its end."""
+def carried(spans: Sequence[Span]) -> Carried:
+    """Sums over spans. A connection opened within a span has carried all it shows at the end."""
     found, closed = Carried(), 0
     for start, end in spans:
-        before = {(here, there): counts for here, there, *counts in start["connections"]}
-        after = {(here, there): counts for here, there, *counts in end["connections"]}
+        before, after = (
+            {(row.local, row.remote): row for row in boundary.connections or ()}
+            for boundary in (start, end)
+        )
         closed += len(before.keys() - after.keys())
-        for connection, (sent, received) in after.items():
-            sent_before, received_before = before.get(connection, (0, 0))
-            found.sent[connection] += sent - sent_before
-            found.received[connection] += received - received_before
+        for connection, last in after.items():
+            first = before.get(connection)
+            found.sent[connection] += last.sent_bytes - (first.sent_bytes if first else 0)
+            found.received[connection] += last.received_bytes - (
+                first.received_bytes if first else 0
+            )
     return Carried(found.sent, found.received, closed)
 
 
-def _rests(borders: Events) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    rests = [e for e in borders if e["event"] == "rest"]
-    return [(rests[0], rests[1])] if len(rests) == 2 else []
-
-
 def _by_pair(
-    events: Sequence[Events], by_node: Sequence[Carried]
+    logs: Sequence[NodeLog], by_node: Sequence[Carried]
 ) -> tuple[Counter[Pair], Counter[Pair]]:
     owners = {
-        _place(events[rank], connection): rank
-        for rank, one in enumerate(by_node)
-        for connection in one.sent
+        _place(logs[rank], connection): rank
+        for rank, node in enumerate(by_node)
+        for connection in node.sent
     }
     sent: Counter[Pair] = Counter()
     received: Counter[Pair] = Counter()
-    for rank, one in enumerate(by_node):
-        for (here, there), count in one.sent.items():
-            other = owners.get(_place(events[rank], (there, here)))
+    for rank, node in enumerate(by_node):
+        for (local, remote), count in node.sent.items():
+            other = owners.get(_place(logs[rank], (remote, local)))
             if other == rank:
-                continue  # what a node says to itself
+                continue  # a node's connection to itself
             sent[rank, other] += count
             if other is not None:
-                received[other, rank] += one.received[here, there]
+                received[other, rank] += node.received[local, remote]
     return sent, received
 
 
-def _place(events: Events, connection: Connection) -> tuple[str, Connection]:
-    """Loopback is another host on every host."""
-    network = next((e.get("network") for e in events if e["event"] == "hello"), None)
+def _place(log: NodeLog, connection: Connection) -> tuple[str, Connection]:
+    """Loopback is another network on every host."""
+    network = log.hello.network if log.hello else None
     inside = connection[0].startswith(("127.", "::1"))
     return (str(network) if inside else "", connection)

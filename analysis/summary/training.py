@@ -1,87 +1,90 @@
-"""How training went: with what rate, on what shards, and what each epoch learned and took. Stdlib only."""
+"""The course of training: learning rate, shards, and every epoch. Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
+from analysis.summary.node_log import NodeLog
+from cluster.spec.documents.events import Step
+from cluster.spec.documents.summary import EpochCourse, LearningRate, Shards, Training
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import full_rate
 
-Events = list[dict[str, Any]]
 
-SPLIT = {"data_s": "data_s", "compute_s": "compute_s", "exposed_communication_s": "exchange_s"}
-"""What an epoch's steps are split into, and its name in a step's event."""
-
-
-def describe(experiment: Experiment, of_workers: Sequence[Events]) -> dict[str, Any]:
-    hellos = [next((e for e in one if e["event"] == "hello"), {}) for one in of_workers]
-    return {
-        "parameters": hellos[0].get("parameters"),
-        "learning_rate": {
-            "given": experiment.lr,
-            "rule": experiment.lr_rule,
-            "full": full_rate(experiment),
-            "warmup_steps": experiment.warmup_steps,
-        },
-        "shards": _shards([hello.get("labels") for hello in hellos]),
-        "epochs": _epochs(experiment, of_workers),
-    }
-
-
-def _shards(counts: list[list[int] | None]) -> dict[str, Any] | None:
-    """How often each label comes on each worker; None where they have no labels."""
-    known = [one for one in counts if one and sum(one)]
-    if not known or len(known) < len(counts):
-        return None
-    return {"label_counts": known, "label_skew": round(label_skew(known), 4)}
-
-
-def label_skew(counts: Sequence[Sequence[int]]) -> float:
-    """How far workers' labels are from everybody's: 0 alike, towards 1 nothing in common.
-
-    The mean over workers of the total variation distance between their labels and those of all.
-    """
-    total = [sum(column) for column in zip(*counts, strict=True)]
-    everybody = [share / sum(total) for share in total]
-    return fmean(
-        sum(abs(n / sum(one) - share) for n, share in zip(one, everybody, strict=True)) / 2
-        for one in counts
+def describe(experiment: Experiment, workers: Sequence[NodeLog]) -> Training:
+    hello = workers[0].hello
+    return Training(
+        parameters=hello.parameters if hello else None,
+        learning_rate=LearningRate(
+            given=experiment.lr,
+            rule=experiment.lr_rule,
+            full=full_rate(experiment),
+            warmup_steps=experiment.warmup_steps,
+        ),
+        shards=_shards([log.hello.labels if log.hello else None for log in workers]),
+        epochs=_epochs(experiment, [log.steps for log in workers]),
     )
 
 
-def _epochs(experiment: Experiment, of_workers: Sequence[Events]) -> list[dict[str, Any]]:
-    """Epochs that all workers have completed: mean training loss and accuracy, and seconds of a worker.
+def _shards(by_worker: list[list[int] | None]) -> Shards | None:
+    """None where a worker has no labels."""
+    known = [counts for counts in by_worker if counts and sum(counts)]
+    if not known or len(known) < len(by_worker):
+        return None
+    return Shards(label_counts=known, label_skew=round(label_skew(known), 4))
+
+
+def label_skew(by_worker: Sequence[Sequence[int]]) -> float:
+    """Mean over workers of the total variation distance between their labels and all labels.
+
+    0: all workers have the same labels; towards 1: none in common.
+    """
+    total = [sum(column) for column in zip(*by_worker, strict=True)]
+    shares = [count / sum(total) for count in total]
+    return fmean(
+        sum(abs(n / sum(counts) - share) for n, share in zip(counts, shares, strict=True)) / 2
+        for counts in by_worker
+    )
+
+
+def _epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[EpochCourse]:
+    """Epochs that all workers have completed.
 
     The first epoch warms up caches; a comparison of times leaves it out.
     """
-    steps = [[e for e in one if e["event"] == "step"] for one in of_workers]
     size = experiment.steps_per_epoch
-    done = min(len(one) for one in steps) // size
-    epochs = []
-    for index in range(done):
-        course = [one[index * size : (index + 1) * size] for one in steps]
-        epochs.append({"epoch": index + 1, **_of_epoch(experiment, course)})
-    return epochs
+    completed = min(len(of_worker) for of_worker in steps) // size
+    return [
+        _epoch(experiment, index + 1, [s[index * size : (index + 1) * size] for s in steps])
+        for index in range(completed)
+    ]
 
 
-def _of_epoch(experiment: Experiment, course: Sequence[Events]) -> dict[str, float | None]:
-    every = [step for one in course for step in one]
-    losses = [step["loss"] for step in every if step["loss"] is not None]
-    correct = [step["correct"] for step in every if step.get("correct") is not None]
-    learned = experiment.dataset != "none" and len(correct) == len(every)
-    return {
-        "loss": round(fmean(losses), 6) if losses else None,
-        "accuracy": round(fmean(correct) / experiment.batch_size, 6) if learned else None,
-        "seconds": _seconds(course, "step_s"),
-        **{name: _seconds(course, source) for name, source in SPLIT.items()},
-    }
+def _epoch(experiment: Experiment, epoch: int, by_worker: Sequence[Sequence[Step]]) -> EpochCourse:
+    steps = [step for of_worker in by_worker for step in of_worker]
+    losses = [step.loss for step in steps if step.loss is not None]
+    correct = [step.correct for step in steps if step.correct is not None]
+    is_scored = experiment.dataset != "none" and len(correct) == len(steps)
+    return EpochCourse(
+        epoch=epoch,
+        train_loss=round(fmean(losses), 6) if losses else None,
+        train_accuracy=round(fmean(correct) / experiment.batch_size, 6) if is_scored else None,
+        seconds=_seconds([[step.step_s for step in each] for each in by_worker]),
+        data_s=_seconds([[step.data_s for step in each] for each in by_worker]),
+        compute_s=_seconds([[step.compute_s for step in each] for each in by_worker]),
+        exposed_communication_s=_seconds(
+            [[step.exchange_s for step in each] for each in by_worker]
+        ),
+    )
 
 
-def _seconds(course: Sequence[Events], name: str) -> float | None:
-    """Of all steps of a worker, on average over the workers; None where it cannot be told."""
-    times = [[step[name] for step in one] for one in course]
-    if any(value is None for one in times for value in one):
-        return None
-    return round(fmean(sum(one) for one in times), 6)
+def _seconds(by_worker: Sequence[Sequence[float | None]]) -> float | None:
+    """Sum over a worker's steps, mean over workers; None where a step does not know."""
+    sums = []
+    for seconds in by_worker:
+        known = [value for value in seconds if value is not None]
+        if len(known) < len(seconds):
+            return None
+        sums.append(sum(known))
+    return round(fmean(sums), 6)

@@ -2,188 +2,116 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import pandas as pd
 
 from analysis.summary.summarise import summarise
-from cluster.spec.experiment import OFF, Experiment
-from cluster.spec.records import SCHEMA
-from cluster.spec.run_folder import RunFolder
-
-NO_OPTIONS = (
-    *("strategy", "workers", "passes", "schedule", "engine", "dataset"),  # columns of their own
-    *("interval", "timeline"),  # how a run was watched, not what it was
+from cluster.spec.documents.codec import (
+    Document,
+    DocumentError,
+    Options,
+    OtherSchema,
+    hints,
+    reader,
 )
-KINDS = {int: "Int64", float: "float64", bool: "boolean", str: "str"}
+from cluster.spec.documents.links import MeasuredLink
+from cluster.spec.documents.summary import (
+    CurvePoint,
+    EpochCourse,
+    GpuUse,
+    NodeSeconds,
+    NodeTraffic,
+    PairTraffic,
+    Summary,
+)
+from cluster.spec.experiment import Experiment
+from cluster.spec.run_folder import RunFolder, find_runs
 
+OWN_COLUMNS = ("strategy", "workers", "passes", "schedule", "engine", "dataset")
+WATCHING = ("interval", "timeline")
+"""How a run was watched, not what it was."""
 
-def _kind(hint: Any) -> str:
-    """Of a field that may be null too."""
-    (kind,) = [one for one in get_args(hint) or (hint,) if one is not NoneType]
-    return KINDS[kind]
-
-
-OPTIONS: dict[str, tuple[str, str]] = {
-    name: (f"spec.{name}", _kind(hint))
-    for name, hint in sorted(
-        get_type_hints(Experiment).items(), key=lambda one: one[0] == "seed"
-    )  # the seed comes last
-    if name not in NO_OPTIONS
+OPTIONS = {
+    name: hint
+    for name, hint in sorted(hints(Experiment).items(), key=lambda item: item[0] == "seed")
+    if name not in (*OWN_COLUMNS, *WATCHING)
 }
-"""What runs may differ in beside strategy and workers: all of an Experiment. An older run may lack one."""
+"""What runs may differ in beside strategy and workers, with its type; the seed comes last."""
 
-COLUMNS: dict[str, tuple[str, str]] = {
-    "session": ("session", "str"),
-    "run": ("run", "str"),
-    "status": ("status", "str"),
-    "error": ("error", "str"),
-    "strategy": ("spec.strategy", "str"),
-    "workers": ("spec.workers", "Int64"),
-    "passes": ("spec.passes", "Int64"),
-    "schedule": ("spec.schedule", "str"),
-    **OPTIONS,
-    "engine": ("spec.engine", "str"),
-    "dataset": ("spec.dataset", "str"),
-    "accuracy": ("accuracy", "float64"),
-    "loss": ("loss", "float64"),
-    "consensus_distance": ("consensus_distance", "float64"),
-    "model_bytes": ("model_bytes", "Int64"),
-    "steps": ("steps", "Int64"),
-    "rounds": ("rounds", "Int64"),
-    "sent_per_step_bytes": ("per_step.sent_mean", "float64"),
-    "predicted_per_step_bytes": ("per_step.predicted_mean", "float64"),
-    "sent_over_predicted": ("per_step.ratio", "float64"),
-    "busiest_sent_per_step_bytes": ("per_step.sent_max", "float64"),
-    "busiest_predicted_per_step_bytes": ("per_step.predicted_max", "float64"),
-    "repeated_per_step_bytes": ("per_step.repeated_mean", "float64"),
-    "train_sent_bytes": ("bytes.train.sent", "Int64"),
-    "train_received_bytes": ("bytes.train.received", "Int64"),
-    "total_sent_bytes": ("bytes.total.sent", "Int64"),
-    "network_activity_sum": ("network_activity_sum", "Int64"),
-    "full_lr": ("training.learning_rate.full", "float64"),
-    "label_skew": ("training.shards.label_skew", "float64"),
-    "control_sent_bytes": ("control.sent_mean", "float64"),
-    "control_bytes_per_second": ("control.per_second", "float64"),
-    "pairs_interface_payload_bytes": ("peers.interfaces.payload", "Int64"),
-    "pairs_interface_header_bytes": ("peers.interfaces.headers", "Int64"),
-    "pairs_closed_connections": ("peers.closed", "Int64"),
-    "counter_worker_bytes": ("counters.worker", "Int64"),
-    "counter_kernel_bytes": ("counters.kernel", "Int64"),
-    "counter_docker_bytes": ("counters.docker", "Int64"),
-    "counters_largest_difference": ("counters.largest_difference", "float64"),
-    "step_median_s": ("seconds.step_median", "float64"),
-    "compute_median_s": ("seconds.compute_median", "float64"),
-    "exposed_communication_median_s": ("seconds.exposed_communication_median", "float64"),
-    "communication_bound_s": ("seconds.communication_bound", "float64"),
-    "train_s": ("seconds.train", "float64"),
-    "total_s": ("seconds.total", "float64"),
+COLUMNS = {
+    **{name: name for name in ("session", "run", "status", "error")},
+    **{name: f"spec.{name}" for name in ("strategy", "workers", "passes", "schedule")},
+    **{name: f"spec.{name}" for name in OPTIONS},
+    **{name: f"spec.{name}" for name in ("engine", "dataset")},
+    **{name: name for name in ("accuracy", "loss", "consensus_distance")},
+    **{name: name for name in ("model_bytes", "steps", "rounds")},
+    "sent_per_step_bytes": "per_step.sent_mean_bytes",
+    "predicted_per_step_bytes": "per_step.predicted_mean_bytes",
+    "sent_over_predicted": "per_step.ratio",
+    "busiest_sent_per_step_bytes": "per_step.sent_max_bytes",
+    "busiest_predicted_per_step_bytes": "per_step.predicted_max_bytes",
+    "retransmitted_per_step_bytes": "per_step.retransmitted_mean_bytes",
+    "train_sent_bytes": "bytes.train.sent_bytes",
+    "train_received_bytes": "bytes.train.received_bytes",
+    "total_sent_bytes": "bytes.total.sent_bytes",
+    "network_activity_sum": "network_activity_sum",
+    "full_lr": "training.learning_rate.full",
+    "label_skew": "training.shards.label_skew",
+    "control_sent_bytes": "control_traffic.sent_mean_bytes",
+    "control_bytes_per_second": "control_traffic.bytes_per_s",
+    "pairs_interface_payload_bytes": "traffic_matrix.interfaces.payload_bytes",
+    "pairs_interface_header_bytes": "traffic_matrix.interfaces.header_bytes",
+    "pairs_closed_connections": "traffic_matrix.closed_connections",
+    **{
+        f"counter_{name}_bytes": f"counters.{name}_bytes" for name in ("worker", "kernel", "docker")
+    },
+    "counters_largest_difference": "counters.largest_difference",
+    **{
+        name: f"seconds.{name}"
+        for name in (
+            *("step_median_s", "compute_median_s", "exposed_communication_median_s"),
+            *("communication_bound_s", "train_s", "total_s"),
+        )
+    },
 }
-"""Column -> where it is in summary.json, and its type in the table. Fractions are of 1."""
+"""Column -> its key in summary.json (docs/run-folder.md). Fractions are of 1."""
 
-CURVE_COLUMNS: dict[str, tuple[str, str]] = {
-    "epoch": ("epoch", "Int64"),
-    "accuracy": ("accuracy", "float64"),
-    "sent_bytes": ("sent_bytes", "Int64"),
-    "seconds": ("seconds", "float64"),
-    "consensus_distance": ("consensus_distance", "float64"),
-}
 
-TRAFFIC_COLUMNS: dict[str, tuple[str, str]] = {
-    "node": ("node", "str"),
-    "rank": ("rank", "Int64"),
-    "role": ("role", "str"),
-    "train_sent_bytes": ("train_sent", "Int64"),
-    "train_received_bytes": ("train_received", "Int64"),
-}
-"""Column -> where it is in an entry of bytes.nodes. A launcher's own nodes have no rank."""
+@dataclass(frozen=True)
+class Shard(Document):
+    """How often a label occurs on a worker."""
 
-PAIR_COLUMNS: dict[str, tuple[str, str]] = {
-    "sender": ("sender", "Int64"),
-    "receiver": ("receiver", "Int64"),
-    "sent_bytes": ("sent", "Int64"),
-    "received_bytes": ("received", "Int64"),
-    "talk_bytes": ("talk", "Int64"),
-    "predicted_bytes": ("predicted", "Int64"),
-}
-"""Column -> where it is in an entry of peers.pairs."""
+    rank: int
+    label: int
+    count: int
 
-LINK_COLUMNS: dict[str, tuple[str, str]] = {
-    "node": ("node", "str"),
-    "asked_mbit": ("asked_mbit", "float64"),
-    "sent_mbit": ("sent_mbit", "float64"),
-    "received_mbit": ("received_mbit", "float64"),
-    "error": ("error", "float64"),
-    "burst_bytes": ("burst_bytes", "Int64"),
-}
-"""Column -> where it is in an entry of links."""
 
-NODE_COLUMNS: dict[str, tuple[str, str]] = {
-    "rank": ("rank", "Int64"),
-    "role": ("role", "str"),
-    "step_median_s": ("step_median", "float64"),
-    "compute_median_s": ("compute_median", "float64"),
-    "exposed_communication_median_s": ("exposed_communication_median", "float64"),
-    "waiting_median_s": ("waiting_median", "float64"),
-    "waits_mostly_for": ("waits_mostly_for", "Int64"),
+PARTS: dict[str, tuple[str, type[Document]]] = {
+    "curves": ("curve", CurvePoint),
+    "nodes": ("seconds.by_node", NodeSeconds),
+    "traffic": ("bytes.nodes", NodeTraffic),
+    "pairs": ("traffic_matrix.pairs", PairTraffic),
+    "links": ("links", MeasuredLink),
+    "epochs": ("training.epochs", EpochCourse),
+    "gpus": ("gpus", GpuUse),
+    "shards": ("training.shards.label_counts", Shard),
 }
-"""Column -> where it is in an entry of seconds.by_node."""
-
-EPOCH_COLUMNS: dict[str, tuple[str, str]] = {
-    "epoch": ("epoch", "Int64"),
-    "seconds": ("seconds", "float64"),
-    "data_s": ("data_s", "float64"),
-    "compute_s": ("compute_s", "float64"),
-    "exposed_communication_s": ("exposed_communication_s", "float64"),
-    "train_loss": ("loss", "float64"),
-    "train_accuracy": ("accuracy", "float64"),
-}
-"""Column -> where it is in an entry of training.epochs: seconds of a worker, on average; what it learned."""
-
-SHARD_COLUMNS: dict[str, tuple[str, str]] = {
-    "rank": ("rank", "Int64"),
-    "label": ("label", "Int64"),
-    "count": ("count", "Int64"),
-}
-"""Of training.shards.label_counts: how often a label comes on a worker."""
-
-GPU_COLUMNS: dict[str, tuple[str, str]] = {
-    "node": ("node", "str"),
-    "gpu": ("gpu", "Int64"),
-    "utilisation_mean": ("utilisation_mean", "float64"),
-    "memory_max_bytes": ("memory_max_bytes", "Int64"),
-    "nvlink_sent_bytes": ("nvlink_sent_bytes", "Int64"),
-    "nvlink_received_bytes": ("nvlink_received_bytes", "Int64"),
-    "pcie_sent_bytes": ("pcie_sent_bytes", "Int64"),
-    "pcie_received_bytes": ("pcie_received_bytes", "Int64"),
-    "pcie_estimated": ("pcie_estimated", "boolean"),
-}
-"""Column -> where it is in an entry of gpus."""
+"""Frame of Runs -> the list of summary.json that it holds; its columns are the keys of an entry."""
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
     *("total_sent_bytes", "pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
 )
-"""Null where the exchange did not cross it, and so are the bytes of a curve."""
-MAY_BE_NEGATIVE = ("error", "loss", "seed")
-LEAST = {"workers": 1, "passes": 1, "epochs": 1, "batch_size": 1}
-MOST = {"accuracy": 1, "workers": 65_536}
-KNOWN_IN_THE_END = ("model_bytes", "steps", "rounds")
-NEVER_NULL = (
-    *("session", "run", "status", "strategy", "workers", "engine", "epoch", "sent_bytes"),
-    *("node", "role"),
-)
-MAY_BE_MISSING = (
-    *(*OPTIONS, "dataset", "communication_bound_s", "repeated_per_step_bytes"),
-    *("control_sent_bytes", "control_bytes_per_second", "seconds", "consensus_distance"),
-    *("pairs_interface_payload_bytes", "pairs_interface_header_bytes", "pairs_closed_connections"),
-    *("burst_bytes", "full_lr", "label_skew", "data_s", "compute_s", "exposed_communication_s"),
-)
-"""In a run that is older than they are."""
+"""Null where the exchange did not cross eth0, and so are the bytes of a curve."""
+NEEDED = ("strategy", "workers", "engine")
+POSITIVE = ("workers", "passes", "epochs", "batch_size")
+MOST_WORKERS = 65_536
 
 
 @dataclass(frozen=True)
@@ -195,17 +123,17 @@ class Runs:
     nodes: pd.DataFrame
     """One row per run and node: its steps; none for a run that is older than seconds.by_node."""
     traffic: pd.DataFrame
-    """One row per run and node, a launcher's own too: what it sent and received in training."""
+    """One row per run and node, auxiliary services too: what it sent and received."""
     pairs: pd.DataFrame
-    """One row per run and pair of nodes: payload of training, measured and predicted; none where nobody counted."""
+    """One row per run and pair of nodes: payload of training, measured and predicted."""
     links: pd.DataFrame
     """One row per run and shaped link."""
     epochs: pd.DataFrame
-    """One row per run and epoch: where its time went; none for a run that is older than training.epochs."""
+    """One row per run and epoch: where its time went; none for a run older than training.epochs."""
     shards: pd.DataFrame
     """One row per run, worker and label."""
     gpus: pd.DataFrame
-    """One row per run and GPU: what it did in training."""
+    """One row per run and GPU: its use in training."""
     folders: dict[int, RunFolder]
     """By number."""
 
@@ -216,185 +144,143 @@ class Runs:
 
 @dataclass(frozen=True)
 class _Read:
-    """One run's row, and its parts by the name of the frame they go to."""
+    """One run's row, and the entries of each frame."""
 
-    row: dict[str, Any]
-    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-
-WHERE = {
-    "curves": "curve",
-    "nodes": "by_node",
-    "traffic": "bytes.nodes",
-    "pairs": "peers.pairs",
-    "links": "links",
-    "epochs": "training.epochs",
-    "shards": "training.shards",
-    "gpus": "gpus",
-}
-PARTS = {
-    "curves": CURVE_COLUMNS,
-    "nodes": NODE_COLUMNS,
-    "traffic": TRAFFIC_COLUMNS,
-    "pairs": PAIR_COLUMNS,
-    "links": LINK_COLUMNS,
-    "epochs": EPOCH_COLUMNS,
-    "shards": SHARD_COLUMNS,
-    "gpus": GPU_COLUMNS,
-}
+    row: Options
+    parts: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def load_runs(folders: Iterable[RunFolder], *, live: bool = False) -> Runs:
-    """`live`: of a run that has no summary yet, what can be said so far."""
+def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = False) -> Runs:
+    """All runs below a folder, or these. `live` includes runs that have no summary yet, as far as they are."""
+    folders = find_runs(Path(runs)) if isinstance(runs, str | Path) else runs
     numbered = dict(enumerate(folders, start=1))
-    runs = {number: _read(folder, live) for number, folder in numbered.items()}
-    table = _frame([run.row for run in runs.values()], COLUMNS)
-    table.index = pd.RangeIndex(1, len(runs) + 1, name="number")
-    frames = {
-        name: _frame(
-            [
-                {"number": number, **one}
-                for number, run in runs.items()
-                for one in run.parts.get(name, ())
-            ],
-            {"number": ("", "Int64"), **columns},
-        )
-        for name, columns in PARTS.items()
+    read = {number: _read(folder, live) for number, folder in numbered.items()}
+    columns = {
+        name: pd.Series([run.row.get(name) for run in read.values()], dtype=_dtype(_hint(key)))
+        for name, key in COLUMNS.items()
     }
+    table = pd.DataFrame(columns)
+    table.index = pd.RangeIndex(1, len(read) + 1, name="number")
+    frames = {name: _frame(name, kind, read) for name, (_, kind) in PARTS.items()}
     return Runs(table=table, folders=numbered, **frames)
 
 
-def _training(training: Any) -> dict[str, Any]:
-    """Null, or missing in an older run."""
-    found = training if isinstance(training, dict) else {}
-    shards = found.get("shards")
-    counts = shards.get("label_counts") if isinstance(shards, dict) else None
-    return {
-        "epochs": found.get("epochs") or [],
-        "shards": [
-            {"rank": rank, "label": label, "count": count}
-            for rank, of_worker in enumerate(counts if isinstance(counts, list) else [])
-            for label, count in enumerate(of_worker if isinstance(of_worker, list) else [])
-        ],
-    }
+def _frame(name: str, kind: type[Document], read: dict[int, _Read]) -> pd.DataFrame:
+    numbered = [
+        (number, entry) for number, run in read.items() for entry in run.parts.get(name, ())
+    ]
+    columns = {"number": pd.Series([number for number, _ in numbered], dtype="Int64")}
+    for key, hint in hints(kind).items():
+        values = [getattr(entry, key) for _, entry in numbered]
+        columns[key] = pd.Series(values, dtype=_dtype(hint))
+    return pd.DataFrame(columns)
 
 
-def _frame(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            name: pd.Series([row.get(name) for row in rows], dtype=kind)
-            for name, (_, kind) in columns.items()
-        }
-    )
+def _dtype(hint: Any) -> str:
+    """Of a type that may be null, too."""
+    for kind in get_args(hint) if get_origin(hint) is not Annotated else ():
+        if kind is not NoneType:
+            return _dtype(kind)
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return {int: "Int64", float: "float64", bool: "boolean", str: "str"}[plain]
+
+
+def _hint(key: str) -> Any:
+    """The type of a key of summary.json."""
+    first, _, rest = key.partition(".")
+    hint: Any = Experiment if first == "spec" else hints(Summary)[first]
+    for name in rest.split(".") if rest else ():
+        (kind,) = [each for each in get_args(hint) or (hint,) if each is not NoneType]
+        hint = hints(kind)[name]
+    return hint
 
 
 def _read(folder: RunFolder, live: bool) -> _Read:
     path = folder.path.resolve()
-    named = {"session": path.parent.name, "run": path.name}
+    status = "damaged"
     try:
         summary = _so_far(folder) if live and not folder.summary.exists() else folder.read_summary()
-        if summary.get("schema") != SCHEMA:
-            reason = (
-                f"summary.json has schema {summary.get('schema')!r}, this report reads {SCHEMA}"
-            )
-            return _Read({**named, "status": "other schema", "error": reason})
-        row = _pick(summary, COLUMNS)
-        before_rules = {option: value for option, value in OFF.items() if row[option] is None}
-        row |= before_rules
-        entries = {
-            "curves": summary.get("curve"),
-            "nodes": (summary["seconds"] or {}).get("by_node", []),
-            "traffic": (summary["bytes"] or {}).get("nodes", []),
-            "pairs": (summary.get("peers") or {}).get("pairs", []),
-            "links": summary.get("links", []),
-            **_training(summary.get("training")),
-            "gpus": summary.get("gpus", []),
-        }
-        for name, value in entries.items():
-            if not isinstance(value, list):
-                raise ValueError(f"{WHERE[name]} is {value!r}")
-        parts = {name: _pick_all(name, entries[name]) for name in PARTS}
-        _check(row, parts)
-        if _went_another_way(row):
-            row |= dict.fromkeys(BY_ETH0)
-            parts["pairs"] = []
-            parts["curves"] = [{**point, "sent_bytes": None} for point in parts["curves"]]
-        return _Read(row, parts)
+        _check(summary)
+        return _tabulate(summary)
     except FileNotFoundError:
         reason = "no summary.json: the run is still going on, or was killed"
+    except OtherSchema as error:
+        status, reason = "other schema", str(error)
+    except DocumentError as error:
+        reason = str(error)
     except (OSError, ValueError, RecursionError) as error:
         reason = f"summary.json is cut off or damaged: {error}"
-    return _Read({**named, "status": "damaged", "error": reason})
+    return _Read({"session": path.parent.name, "run": path.name, "status": status, "error": reason})
 
 
-def _went_another_way(row: dict[str, Any]) -> bool:
-    """GPUs of one host: eth0 did not see what they exchanged, and says nothing of what it cost."""
-    return bool(
-        row["gpu"] and row["sent_over_predicted"] is None and row["predicted_per_step_bytes"] != 0
-    )
-
-
-def _so_far(folder: RunFolder) -> dict[str, Any]:
+def _so_far(folder: RunFolder) -> Summary:
     try:
-        return summarise(folder, folder.read_experiment(), "running").to_json()
+        return summarise(folder, folder.read_experiment(), "running")
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"its events are not whole yet: {error!r}") from None
 
 
-def _pick(document: Any, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    """The columns' values; ValueError for one that is missing or is not of its type."""
-    picked = {}
-    for name, (path, kind) in columns.items():
-        value = document
-        for key in path.split("."):
-            if value is None and name not in NEVER_NULL:
-                break
-            if isinstance(value, dict) and key not in value and name in MAY_BE_MISSING:
-                value = None
-                break
-            if not isinstance(value, dict) or key not in value:
-                raise ValueError(f"it has no {path}")
-            value = value[key]
-        if not _fits(value, kind) and (value is not None or name in NEVER_NULL):
-            raise ValueError(f"{path} is {value!r}")
-        if not _can_be(name, value):
-            raise ValueError(f"{path} is {value!r}, which cannot be")
-        picked[name] = value
-    return picked
-
-
-def _pick_all(name: str, entries: list[Any]) -> list[dict[str, Any]]:
-    try:
-        return [_pick(one, PARTS[name]) for one in entries]
-    except ValueError as error:
-        raise ValueError(f"in {WHERE[name]}: {error}") from None
-
-
-def _can_be(name: str, value: Any) -> bool:
-    """Whether a number is one that a run can have: finite, not below 0 where it counts or measures."""
-    if value is None or isinstance(value, bool | str):
-        return True
-    if not math.isfinite(value):
-        return name == "loss"  # of a run that diverged
-    return name in MAY_BE_NEGATIVE or LEAST.get(name, 0) <= value <= MOST.get(name, math.inf)
-
-
-def _check(row: dict[str, Any], parts: dict[str, list[dict[str, Any]]]) -> None:
+def _check(summary: Summary) -> None:
     """What a completed run has, and what no run has."""
-    for name in KNOWN_IN_THE_END:
-        if row["status"] == "completed" and row[name] is None:
-            raise ValueError(f"{COLUMNS[name][0]} is None in a completed run")
-    if row["status"] == "completed" and not row["steps"]:
-        raise ValueError("steps is 0 in a completed run")
-    for name in ("curves", "epochs"):
-        epochs = [one["epoch"] for one in parts[name]]
+    for name in ("model_bytes", "steps", "rounds"):
+        if summary.status == "completed" and getattr(summary, name) is None:
+            raise DocumentError("is null in a completed run", name)
+    if summary.status == "completed" and not summary.steps:
+        raise DocumentError("is 0 in a completed run", "steps")
+    for key, epochs in (
+        ("curve", [point.epoch for point in summary.curve]),
+        ("training.epochs", [each.epoch for each in _find(summary, "training.epochs") or ()]),
+    ):
         if len(set(epochs)) < len(epochs):
-            raise ValueError(f"{WHERE[name]} has an epoch twice")
+            raise DocumentError("has an epoch twice", key)
 
 
-def _fits(value: Any, kind: str) -> bool:
-    if isinstance(value, bool) or kind == "boolean":
-        return isinstance(value, bool) and kind == "boolean"
-    if kind == "Int64":
-        return isinstance(value, int) and abs(value) < 2**63
-    return isinstance(value, str if kind == "str" else (int, float))
+def _tabulate(summary: Summary) -> _Read:
+    options = {name: _option(summary.spec, name) for name in (*OWN_COLUMNS, *OPTIONS)}
+    row = {
+        name: options[name] if key.startswith("spec.") else _find(summary, key)
+        for name, key in COLUMNS.items()
+    }
+    parts: dict[str, list[Any]] = {
+        name: _find(summary, key) or [] for name, (key, _) in PARTS.items()
+    }
+    parts["shards"] = [
+        Shard(rank, label, count)
+        for rank, counts in enumerate(parts["shards"])
+        for label, count in enumerate(counts)
+    ]
+    if _went_another_way(row):
+        row |= dict.fromkeys(BY_ETH0)
+        parts["pairs"] = []
+        parts["curves"] = [dataclasses.replace(p, sent_bytes=None) for p in parts["curves"]]
+    return _Read(row, parts)
+
+
+def _find(summary: Summary, key: str) -> Any:
+    """Null where a part on the way is."""
+    value: Any = summary
+    for name in key.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def _option(spec: Options, name: str) -> Any:
+    """Null in a run that is older than the option."""
+    value = spec.get(name)
+    try:
+        if value is None and name not in NEEDED:
+            return None
+        value = reader(hints(Experiment)[name])(value)
+        low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else 2**63
+        if isinstance(value, int | float) and not low <= value <= high:
+            raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
+    except DocumentError as error:
+        raise error.below(f"spec.{name}") from None
+    return value
+
+
+def _went_another_way(row: Options) -> bool:
+    """GPUs of one host: eth0 did not see what they exchanged, and does not know what it cost."""
+    return bool(
+        row["gpu"] and row["sent_over_predicted"] is None and row["predicted_per_step_bytes"] != 0
+    )

@@ -23,6 +23,7 @@ from cluster.containers.projects import (
 )
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.links import setup
+from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, read_node_counters, total
 from cluster.spec.run_folder import node_name
 
@@ -45,7 +46,7 @@ class DockerCluster:
         self._exits: dict[int, int] = {}
         self._looked = 0.0
         self._stats: Any = None
-        self.links: list[dict[str, Any]] = []
+        self.links: list[MeasuredLink] = []
         self.announcement: str | None = None
 
     @property
@@ -168,22 +169,22 @@ class DockerCluster:
                 if helper.attrs["State"]["Status"] in ("exited", "dead"):
                     del waiting[rank]
                     answer = _answer(helper)
-                    if answer["findings"]:
-                        self.links.append(answer["findings"])
-                    if answer["complaint"]:
-                        raise LinksNotTrue(answer["complaint"], self.links)
+                    if answer.measured:
+                        self.links.append(answer.measured)
+                    if answer.complaint:
+                        raise LinksNotTrue(answer.complaint, self.links)
             if time.monotonic() > deadline:
                 raise LinksNotTrue(
                     f"the link of {node_name(min(waiting))} took too long", self.links
                 )
             time.sleep(0.05)
-        self.links.sort(key=lambda found: split_service(found["node"]))
+        self.links.sort(key=lambda link: split_service(link.node))
 
-    def link_statistics(self) -> list[dict[str, Any]]:
+    def link_statistics(self) -> list[LinkStatistics]:
         """Read on the nodes: it needs no privilege."""
         import docker
 
-        def read(rank: int) -> list[dict[str, Any]]:
+        def read(rank: int) -> list[LinkStatistics]:
             try:
                 answer = self._containers[rank].exec_run(setup.STATISTICS)
                 return [setup.parse_statistics(answer.output, node_name(rank))]
@@ -245,15 +246,14 @@ def _free_port(usual: int) -> int:
     raise EngineError("this machine has no free port on 127.0.0.1")
 
 
-def _answer(helper: Any) -> dict[str, Any]:
-    """What a link's helper printed: its findings, and a complaint where it failed."""
+def _answer(helper: Any) -> LinkAnswer:
+    """What a link's helper printed."""
     said = helper.logs(stderr=False).decode(errors="replace").strip()
     if said.startswith("{"):
-        answer: dict[str, Any] = json.loads(said)
-        return answer
+        return LinkAnswer.from_json(json.loads(said))
     last = helper.logs().decode(errors="replace").strip().splitlines()[-1:]
     error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without a word"
-    return {"findings": None, "complaint": f"the helper {helper.name} failed: {error}"}
+    return LinkAnswer(complaint=f"the helper {helper.name} failed: {error}")
 
 
 def _runs_in(process: int, container_id: str) -> bool:

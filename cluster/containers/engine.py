@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -24,6 +23,7 @@ from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_
 from cluster.containers.projects import down, has_ended, projects
 from cluster.engine import ClusterPlan, largest_launcher, largest_limits
 from cluster.links import kernel_support
+from cluster.spec.documents.codec import Options
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import Link
 from cluster.spec.run_folder import RunFolder, write_at_once
@@ -71,7 +71,7 @@ class DockerEngine:
 
     image: str
     user: str
-    about: dict[str, Any]
+    about: Options
 
     def check_links(self, links: Iterable[Link]) -> None:
         kernel_support.check(links, link_modules(self.image))

@@ -22,6 +22,7 @@ from typing import Any
 
 from cluster import PROJECT, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 10
@@ -34,7 +35,7 @@ class SparkCluster:
 
     def __init__(self, plan: ClusterPlan, master: str) -> None:
         self.plan, self.master = plan, master
-        self.links: list[dict[str, Any]] = []
+        self.links: list[MeasuredLink] = []
         self.announcement: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self._log = plan.runs[0].log_of("driver")
@@ -134,7 +135,7 @@ class SparkCluster:
     def out_of_memory(self) -> set[int]:
         return set()
 
-    def link_statistics(self) -> list[dict[str, Any]]:
+    def link_statistics(self) -> list[LinkStatistics]:
         return []
 
     def last_words(self, rank: int) -> str:

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cluster import environment
 from cluster.engine import ClusterPlan, EngineUnavailable, refuse_limits
 from cluster.existing.cluster import SparkCluster
+from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.links import Link
@@ -77,7 +77,7 @@ class SparkEngine:
     master: str
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Options:
         return {
             "name": EXISTING,
             "spark_master": self.master,

@@ -19,6 +19,7 @@ from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.gpu.session import RUNS, Plan, current_session, planned_run, read_plan
 from cluster.observe.collector import Collector
 from cluster.observe.event_tail import EventTail
+from cluster.spec.documents.events import End, Failure
 from cluster.spec.experiment import Experiment
 from cluster.spec.records import Counters, read_node_counters
 from cluster.spec.run_folder import RunFolder
@@ -96,9 +97,9 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
         now = time.monotonic()
         last_seen |= dict.fromkeys(seen, now)
         for rank, tail in tails.items():
-            kinds = {event["event"] for event in tail.read()}
-            ended |= {rank} if "end" in kinds else set()
-            lost |= {rank} if "error" in kinds else set()
+            kinds = {type(event) for event in tail.read()}
+            ended |= {rank} if End in kinds else set()
+            lost |= {rank} if Failure in kinds else set()
         lost |= {rank for rank, then in last_seen.items() if now - then > GONE_S} - ended
         trouble = trouble or (now if lost else None)
         if (not last_seen and now - begun > PATIENCE_S) or (trouble and now - trouble > GRACE_S):

@@ -1,63 +1,65 @@
-"""What is said and recorded of shaped links: findings, what they dropped in a run, a warning. Pure."""
+"""What is recorded and printed of shaped links: statistics of a run, one line, a warning. Pure."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from cluster.observe.units import bytes_text, four_digits
-from cluster.spec.records import LINK_STATISTICS
-
-Findings = Sequence[dict[str, Any]]
+from cluster.spec.documents.codec import Json
+from cluster.spec.documents.links import COUNTS, LinkStatistics, MeasuredLink
 
 LARGE_BURST = 0.1
-"""Of a message: what is let through at once is then no longer small beside what is throttled."""
+"""A burst of more than this share of a message is no longer small beside what is throttled."""
 
 
-def with_statistics(findings: Findings, before: Findings, after: Findings) -> list[dict[str, Any]]:
-    """The entries of the summary's `links`: what was found, and what was dropped and held back since.
-
-    Counts are between two readings; null where one is missing.
-    """
-    earlier, later = ({entry["node"]: entry for entry in one} for one in (before, after))
-    entries = []
-    for found in findings:
-        first, last = earlier.get(found["node"], {}), later.get(found["node"], {})
-        counts = {
-            name: last[name] - first[name]
-            if None not in (first.get(name), last.get(name))
-            else None
-            for name in LINK_STATISTICS
-        }
-        entries.append({**found, **counts})
-    return entries
+def with_statistics(
+    links: Sequence[MeasuredLink],
+    before: Sequence[LinkStatistics],
+    after: Sequence[LinkStatistics],
+) -> list[MeasuredLink]:
+    """The links, with what each dropped and held back between two readings; null without both."""
+    earlier, later = ({entry.node: entry for entry in entries} for entries in (before, after))
+    found = []
+    for link in links:
+        first, last = earlier.get(link.node), later.get(link.node)
+        counts: Json = {name: _difference(first, last, name) for name in COUNTS}
+        found.append(dataclasses.replace(link, **counts))
+    return found
 
 
-def verdict(findings: Findings) -> str:
+def _difference(
+    before: LinkStatistics | None, after: LinkStatistics | None, name: str
+) -> int | None:
+    first, last = (getattr(reading, name, None) for reading in (before, after))
+    return None if first is None or last is None else last - first
+
+
+def verdict(links: Sequence[MeasuredLink]) -> str:
     """One line for all links of a cluster."""
-    worst = max(findings, key=lambda found: abs(found["error"]))
-    if len(findings) == 1:
-        return f"link of {worst['node']}: {one_line(worst)}"
-    return f"{len(findings)} links verified; the furthest off is {worst['node']}: {one_line(worst)}"
+    worst = max(links, key=lambda link: abs(link.error))
+    if len(links) == 1:
+        return f"link of {worst.node}: {one_line(worst)}"
+    return f"{len(links)} links verified; the furthest off is {worst.node}: {one_line(worst)}"
 
 
-def one_line(found: dict[str, Any]) -> str:
+def one_line(link: MeasuredLink) -> str:
     return (
-        f"{found['asked']} measures {four_digits(found['sent_mbit'])} Mbit/s sent,"
-        f" {four_digits(found['received_mbit'])} received ({found['error']:+.2%})"
+        f"{link.target} measures {four_digits(link.sent_mbit)} Mbit/s sent,"
+        f" {four_digits(link.received_mbit)} received ({link.error:+.2%})"
     )
 
 
-def burst_warning(findings: Findings, model_bytes: int) -> str | None:
-    """Where a bucket lets through a good part of a message before it begins to throttle."""
-    if not findings or not model_bytes:
+def burst_warning(links: Sequence[MeasuredLink], model_bytes: int) -> str | None:
+    """Where a link lets through a good part of a message before it begins to throttle."""
+    if not links or not model_bytes:
         return None
-    largest = max(findings, key=lambda found: found["burst_bytes"])
-    share = largest["burst_bytes"] / model_bytes
-    if share <= LARGE_BURST:
+    largest = max(links, key=lambda link: link.burst_bytes or 0)
+    burst_bytes = largest.burst_bytes or 0
+    if burst_bytes / model_bytes <= LARGE_BURST:
         return None
     return (
-        f"warning: the link of {largest['node']} ({largest['asked']}) lets"
-        f" {bytes_text(largest['burst_bytes'])} through at once, {share:.0%} of the"
-        f" {bytes_text(model_bytes)} of a message: a message this small feels a faster link"
+        f"warning: the link of {largest.node} ({largest.target}) lets {bytes_text(burst_bytes)}"
+        f" through at once, {burst_bytes / model_bytes:.0%} of the {bytes_text(model_bytes)} of a"
+        " message: a message this small feels a faster link"
     )

@@ -23,12 +23,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cluster.links import gate, rate_probe, tc
 from cluster.links.burst_size import burst_bytes, queue_bytes
+from cluster.spec.documents.links import COUNTS, LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.links import Link, parse_link
-from cluster.spec.records import LINK_STATISTICS
 
 MOST_OFF = 0.03
 """A link that is further off than this stops the run."""
@@ -43,33 +42,34 @@ STATISTICS = ["tc", "-s", "-j", "qdisc", "show"]
 class LinkFailed(Exception):
     """The link is not what was asked for; the message is one line. Carries what was found."""
 
-    def __init__(self, message: str, findings: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, measured: MeasuredLink | None = None) -> None:
         super().__init__(message)
-        self.findings = findings
+        self.measured = measured
 
 
-def set_up(link: Link, node: str, reference: str) -> dict[str, Any]:
-    """Shape, verify; the node's entry in the summary's `links`. LinkFailed where it is not to be had."""
+def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
+    """Shape and verify the link; LinkFailed where it does not reach its target."""
     hz = read_hz()
     for command in tc.rate_commands(link, hz):
         run(command)
     try:
-        findings = verify_rate(link, node, reference, hz)
+        measured = verify_rate(link, node, reference, hz)
         plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
         for command in tc.netem_commands(link):
             run(command)
         if link.delay_s:
             there_and_back_s = rate_probe.measure_round_trip_s(reference)
-            findings["delay_ms"] = round((there_and_back_s - plain_s) / 2 * 1000, 3)
+            delay_ms = round((there_and_back_s - plain_s) / 2 * 1000, 3)
+            measured = dataclasses.replace(measured, delay_ms=delay_ms)
     except OSError as error:
         raise LinkFailed(f"the link of {node} ({link}) could not be measured: {error}") from error
-    complaint = complain(link, findings)
+    complaint = complain(link, measured)
     if complaint:
-        raise LinkFailed(f"the link of {node} {complaint}", findings)
-    return findings
+        raise LinkFailed(f"the link of {node} {complaint}", measured)
+    return measured
 
 
-def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any]:
+def verify_rate(link: Link, node: str, reference: str, hz: int) -> MeasuredLink:
     """Both directions, one after the other: acknowledgements would take a share of each other's link."""
     burst = burst_bytes(link, hz)
     target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, hz))
@@ -78,17 +78,16 @@ def verify_rate(link: Link, node: str, reference: str, hz: int) -> dict[str, Any
         for measure in (rate_probe.measure_sent, rate_probe.measure_received)
     )
     worst = max((rate / link.rate_bit - 1 for rate in (sent[0], received[0])), key=abs)
-    return {
-        "node": node,
-        "asked": str(link),
-        "asked_mbit": link.rate_mbit,
-        "sent_mbit": round(sent[0] / 1e6, 5),
-        "received_mbit": round(received[0] / 1e6, 5),
-        "error": round(worst, 5),
-        "delay_ms": None,
-        "attempts": max(sent[1], received[1]),
-        "burst_bytes": burst,
-    }
+    return MeasuredLink(
+        node=node,
+        target=str(link),
+        target_mbit=link.rate_mbit,
+        sent_mbit=round(sent[0] / 1e6, 5),
+        received_mbit=round(received[0] / 1e6, 5),
+        error=round(worst, 5),
+        attempts=max(sent[1], received[1]),
+        burst_bytes=burst,
+    )
 
 
 def measure_well(
@@ -109,35 +108,35 @@ def measure_well(
     return nearest, attempt
 
 
-def complain(link: Link, findings: dict[str, Any]) -> str | None:
+def complain(link: Link, measured: MeasuredLink) -> str | None:
     """What is wrong with the link, for a sentence that begins with "the link of node2"."""
-    if not abs(findings["error"]) <= MOST_OFF:
+    if not abs(measured.error) <= MOST_OFF:
         return (
-            f"measures {findings['sent_mbit']:.4g} Mbit/s sent and"
-            f" {findings['received_mbit']:.4g} Mbit/s received instead of {link.rate_mbit:g}:"
+            f"measures {measured.sent_mbit:.4g} Mbit/s sent and"
+            f" {measured.received_mbit:.4g} Mbit/s received instead of {link.rate_mbit:g}:"
             f" more than {MOST_OFF:.0%} off, so nothing was trained on it"
         )
-    if link.delay_s:
-        off_s = abs(findings["delay_ms"] / 1000 - link.delay_s)
+    if link.delay_s and measured.delay_ms is not None:
+        off_s = abs(measured.delay_ms / 1000 - link.delay_s)
         if off_s > max(DELAY_OFF * link.delay_s, DELAY_OFF_S):
-            return f"delays by {findings['delay_ms']} ms instead of {link.delay_s * 1000:g} ms"
+            return f"delays by {measured.delay_ms} ms instead of {link.delay_s * 1000:g} ms"
     return None
 
 
-def read_statistics(node: str) -> dict[str, Any]:
+def read_statistics(node: str) -> LinkStatistics:
     """What the two buckets of this namespace dropped and held back so far; needs no privilege."""
     return parse_statistics(run(STATISTICS), node)
 
 
-def parse_statistics(text: str | bytes, node: str) -> dict[str, Any]:
+def parse_statistics(text: str | bytes, node: str) -> LinkStatistics:
     buckets = {q["dev"]: q for q in json.loads(text) if q.get("root") and q["kind"] == "tbf"}
     devices = {"sent": tc.DEVICE, "received": tc.INGRESS_DEVICE}
     counts = {}
-    for name in LINK_STATISTICS:
+    for name in COUNTS:
         direction, _, what = name.partition("_")
         bucket = buckets.get(devices[direction])
         counts[name] = bucket[what] if bucket else None
-    return {"node": node, **counts}
+    return LinkStatistics(node=node, **counts)
 
 
 def run(command: tc.Command) -> str:
@@ -170,14 +169,13 @@ def read_hz() -> int:
 
 def main(text: str, node: str, reference: str) -> int:
     try:
-        findings: dict[str, Any] | None = set_up(parse_link(text), node, reference)
-        complaint = None
+        answer = LinkAnswer(measured=set_up(parse_link(text), node, reference))
         gate.open_gate()
     except LinkFailed as failure:
-        findings, complaint = failure.findings, str(failure)
+        answer = LinkAnswer(measured=failure.measured, complaint=str(failure))
     rate_probe.report_done(reference)
-    print(json.dumps({"findings": findings, "complaint": complaint}), flush=True)
-    return 0 if complaint is None else 1
+    print(json.dumps(answer.to_json()), flush=True)
+    return 0 if answer.complaint is None else 1
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import queue
 import subprocess
 import sys
 import threading
-from typing import Any
 
 from cluster import PROJECT, cgroups, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.namespaces.unshare import unshare_command
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, parse_net_dev
 from cluster.spec.run_folder import node_name
 
@@ -29,11 +29,11 @@ class NetnsCluster:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.process: subprocess.Popen[str] | None = None
-        self.links: list[dict[str, Any]] = []
+        self.links: list[MeasuredLink] = []
         self.announcement = None
         self._groups: cgroups.Groups | None = None
         self._complaint: str | None = None
-        self._statistics: queue.Queue[list[dict[str, Any]]] = queue.Queue()
+        self._statistics: queue.Queue[list[LinkStatistics]] = queue.Queue()
         self._exits: dict[int, int] = {}
         self._started = threading.Event()
         self._is_ready = False
@@ -118,7 +118,7 @@ class NetnsCluster:
             elif message.kind == Kind.LINKS:
                 self.links, self._complaint = list(message.links), message.complaint
             elif message.kind == Kind.STATISTICS:
-                self._statistics.put(list(message.links))
+                self._statistics.put(list(message.statistics))
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
         self._started.set()  # no more messages: whoever waits sees that the process is gone
@@ -130,7 +130,7 @@ class NetnsCluster:
             )
         return dict(self._exits)
 
-    def link_statistics(self) -> list[dict[str, Any]]:
+    def link_statistics(self) -> list[LinkStatistics]:
         if not self.plan.links or self.process is None or self.process.poll() is not None:
             return []
         assert self.process.stdin is not None

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from cluster import cgroups, environment
 from cluster.engine import (
@@ -28,6 +27,7 @@ from cluster.engine import (
 from cluster.links import kernel_support
 from cluster.namespaces.cluster import NetnsCluster
 from cluster.namespaces.unshare import find_tool, has_sys_admin, unshare_command
+from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
@@ -85,7 +85,7 @@ class NetnsEngine:
     """See cluster.engine.Engine. Namespaces need no files and leave nothing behind."""
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Options:
         return {
             "name": "netns",
             "privileged": has_sys_admin(),

@@ -10,23 +10,27 @@ import contextlib
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from cluster.links import rate_probe, setup
 from cluster.namespaces.network import address, enter, inside, ip_batch, mac
+from cluster.spec.documents.codec import Document
+from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.links import parse_link
 from cluster.spec.run_folder import node_name
 
 SWITCH_ADDRESS = "10.77.255.254"
 SWITCH_MAC = mac(0xFFFD)
+NO_ANSWER = LinkAnswer(complaint="a process that sets up a link ended without an answer")
+D = TypeVar("D", bound=Document)
 
-Findings = Sequence[dict[str, Any]]
 
-
-def set_up_links(links: dict[int, str], namespaces: list[int]) -> tuple[Findings, str | None]:
-    """Shape and verify links by rank; findings in the order of ranks, and the first complaint."""
+def set_up_links(
+    links: dict[int, str], namespaces: list[int]
+) -> tuple[list[MeasuredLink], str | None]:
+    """Shape and verify links; what was measured, in the order of ranks, and the first complaint."""
     with _switch_address([(rank, namespaces[rank]) for rank in links]):
         reference = rate_probe.Reference(SWITCH_ADDRESS)
         children = [
@@ -34,11 +38,10 @@ def set_up_links(links: dict[int, str], namespaces: list[int]) -> tuple[Findings
             for rank, text in links.items()
         ]
         reference.start()  # starts threads, so after the forks; early connections wait in its queue
-        answers = [_answer(child) for child in children]
+        answers = [_answer(LinkAnswer, child) or NO_ANSWER for child in children]
         reference.close()
-    findings = [answer["findings"] for answer in answers if answer.get("findings")]
-    complaints = (answer["complaint"] for answer in answers if answer.get("complaint"))
-    return findings, next(complaints, None)
+    measured = [answer.measured for answer in answers if answer.measured]
+    return measured, next((answer.complaint for answer in answers if answer.complaint), None)
 
 
 @contextlib.contextmanager
@@ -63,23 +66,25 @@ def _switch_address(nodes: list[tuple[int, int]]) -> Iterator[None]:
             ip_batch(f"neigh del {SWITCH_ADDRESS} dev eth0")
 
 
-def _set_up(rank: int, text: str) -> dict[str, Any]:
+def _set_up(rank: int, text: str) -> LinkAnswer:
     try:
-        return {"findings": setup.set_up(parse_link(text), node_name(rank), SWITCH_ADDRESS)}
+        link = parse_link(text)
+        return LinkAnswer(measured=setup.set_up(link, node_name(rank), SWITCH_ADDRESS))
     except setup.LinkFailed as failure:
-        return {"findings": failure.findings, "complaint": str(failure)}
+        return LinkAnswer(measured=failure.measured, complaint=str(failure))
 
 
-def read_statistics(ranks: list[int], namespaces: list[int]) -> Findings:
+def read_statistics(ranks: list[int], namespaces: list[int]) -> list[LinkStatistics]:
     """What the shaped links of these nodes dropped and delayed so far."""
     children = [
         _in_namespace(namespaces[rank], partial(setup.read_statistics, node_name(rank)))
         for rank in ranks
     ]
-    return [_answer(child) for child in children]
+    answers = [_answer(LinkStatistics, child) for child in children]
+    return [answer for answer in answers if answer is not None]
 
 
-def _in_namespace(namespace: int, work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
+def _in_namespace(namespace: int, work: Callable[[], Document]) -> tuple[int, int]:
     """Fork a process that works in a namespace; its number, and the pipe with its JSON answer."""
     answer, write = os.pipe()
     child = os.fork()
@@ -89,7 +94,7 @@ def _in_namespace(namespace: int, work: Callable[[], dict[str, Any]]) -> tuple[i
     code = 1
     try:
         enter(namespace)
-        os.write(write, json.dumps(work()).encode())
+        os.write(write, json.dumps(work().to_json()).encode())
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -97,12 +102,10 @@ def _in_namespace(namespace: int, work: Callable[[], dict[str, Any]]) -> tuple[i
         os._exit(code)
 
 
-def _answer(child: tuple[int, int]) -> dict[str, Any]:
+def _answer(kind: type[D], child: tuple[int, int]) -> D | None:
+    """None where the process failed."""
     process, pipe = child
     with os.fdopen(pipe, "rb") as stream:
         text = stream.read()
     os.waitpid(process, 0)
-    if not text:
-        return {"complaint": "a process that sets up a link ended without an answer"}
-    document: dict[str, Any] = json.loads(text)
-    return document
+    return kind.from_json(json.loads(text)) if text else None

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+
+from cluster.spec.documents.codec import from_json, to_json
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 
 
 class Command(StrEnum):
@@ -34,19 +36,19 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Message:
     kind: Kind
-    links: tuple[dict[str, Any], ...] = ()
+    links: tuple[MeasuredLink, ...] = ()
     complaint: str | None = None
     """Why the links are not what was asked for, or which line of input was refused."""
+    statistics: tuple[LinkStatistics, ...] = ()
     rank: int = -1
     code: int = 0
 
     def line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
+        return json.dumps(to_json(self)) + "\n"
 
     @classmethod
     def parse(cls, line: str) -> Message:
-        fields = json.loads(line)
-        return cls(**{**fields, "kind": Kind(fields["kind"]), "links": tuple(fields["links"])})
+        return from_json(cls, json.loads(line))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from cluster.namespaces import links, network
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.spec.documents.links import LinkStatistics
 from cluster.spec.run_folder import node_name
 
 PR_SET_NAME = 15
@@ -61,8 +62,8 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     try:
         network.build_network(plan.nodes, namespaces)
         if plan.links:
-            findings, complaint = links.set_up_links(plan.links, namespaces)
-            send(Message(Kind.LINKS, tuple(findings), complaint))
+            measured, complaint = links.set_up_links(plan.links, namespaces)
+            send(Message(Kind.LINKS, tuple(measured), complaint))
             return 0 if complaint is None else 1
     except (OSError, subprocess.CalledProcessError) as error:
         print(getattr(error, "stderr", None) or error, file=sys.stderr, flush=True)
@@ -112,7 +113,9 @@ def drop_privileges() -> None:
     network.check(network.libc.capset(header, nothing), "capset")
 
 
-def watch(nodes: dict[int, int], statistics: Callable[[], links.Findings], send: Send) -> None:
+def watch(
+    nodes: dict[int, int], statistics: Callable[[], list[LinkStatistics]], send: Send
+) -> None:
     """Report nodes (process -> rank) that end and answer commands, until standard input closes."""
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -136,9 +139,9 @@ def watch(nodes: dict[int, int], statistics: Callable[[], links.Findings], send:
                     send(answer(line.decode(errors="replace"), statistics))
 
 
-def answer(line: str, statistics: Callable[[], links.Findings]) -> Message:
+def answer(line: str, statistics: Callable[[], list[LinkStatistics]]) -> Message:
     if line == Command.STATISTICS:
-        return Message(Kind.STATISTICS, tuple(statistics()))
+        return Message(Kind.STATISTICS, statistics=tuple(statistics()))
     return Message(Kind.REFUSED, complaint=line)
 
 

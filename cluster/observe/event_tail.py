@@ -1,10 +1,10 @@
-"""Follow a growing file of JSON lines."""
+"""Follow a growing file of events."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+
+from cluster.spec.documents.events import Event, parse_event
 
 
 class EventTail:
@@ -14,7 +14,7 @@ class EventTail:
         self._path = path
         self._offset = 0
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[Event]:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -23,4 +23,4 @@ class EventTail:
             return []
         end = text.rfind(b"\n") + 1
         self._offset += end
-        return [json.loads(line) for line in text[:end].splitlines()]
+        return [parse_event(line) for line in text[:end].splitlines()]

@@ -8,8 +8,9 @@ from typing import Any
 
 from cluster.observe.collector import Collector
 from cluster.observe.units import bits_rate
+from cluster.spec.documents.events import Epoch, Event, Phase, Step
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Summary
 from cluster.spec.run_folder import RunFolder, node_name
 
 PLAIN_EVERY_S = 2.0
@@ -30,7 +31,7 @@ class Progress:
     def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
         """The nodes are up and this run starts on them."""
 
-    def event(self, rank: int, event: dict[str, Any]) -> None:
+    def event(self, rank: int, event: Event) -> None:
         """A worker wrote this."""
 
     def tick(self) -> None:
@@ -56,30 +57,30 @@ class PlainProgress(Progress):
             f"{folder.name}: training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
         )
 
-    def event(self, rank: int, event: dict[str, Any]) -> None:
-        if event["event"] == "phase":
+    def event(self, rank: int, event: Event) -> None:
+        if isinstance(event, Phase):
             self._count(rank, event)
         if rank != 0:
             return
-        if event["event"] == "step":
-            self._loss = event["loss"]
-        elif event["event"] == "epoch":
-            last = event["epoch"] == self._experiment.epochs
+        if isinstance(event, Step):
+            self._loss = event.loss
+        elif isinstance(event, Epoch):
+            last = event.epoch == self._experiment.epochs
             if last or time.monotonic() - self._last >= PLAIN_EVERY_S:
                 self._last = time.monotonic()
                 self.say(
-                    f"  epoch {event['epoch']}/{self._experiment.epochs}"
-                    f"  loss {_loss(self._loss)}{_accuracy(event['accuracy'])}"
+                    f"  epoch {event.epoch}/{self._experiment.epochs}"
+                    f"  loss {_loss(self._loss)}{_accuracy(event.accuracy)}"
                     f"  traffic {bits_rate(sum(self._rates.values()))}"
                 )
 
-    def _count(self, rank: int, border: dict[str, Any]) -> None:
+    def _count(self, rank: int, boundary: Phase) -> None:
         """What a node sent a second in the training of an epoch: at its end, evaluated, it sends nothing."""
-        t, sent = border["t"], border["counters"][0]
+        t, sent = boundary.t, boundary.counters.sent_bytes
         began_t, began_sent = self._began.pop(rank, (t, sent))
         if t > began_t:
             self._rates[rank] = (sent - began_sent) / (t - began_t)
-        if border["phase"] == "train":
+        if boundary.phase == "train":
             self._began[rank] = t, sent
 
     def end(self, summary: Summary) -> None:
@@ -106,7 +107,7 @@ class BarProgress(Progress):
         self._collector = collector
         self._experiment = experiment
         self._drawn = time.monotonic()
-        self._latest: dict[int, dict[str, Any]] = {}
+        self._latest: dict[int, Step] = {}
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -127,8 +128,8 @@ class BarProgress(Progress):
             self.say(f"{folder.name}:")
         self._bars.start()
 
-    def event(self, rank: int, event: dict[str, Any]) -> None:
-        if event["event"] == "step":
+    def event(self, rank: int, event: Event) -> None:
+        if isinstance(event, Step):
             self._latest[rank] = event
 
     def tick(self) -> None:
@@ -143,9 +144,9 @@ class BarProgress(Progress):
             if rank < MOST_BARS:
                 self._bars.update(
                     rank,
-                    completed=event["step"],
-                    epoch=f"{event['epoch']}/{self._experiment.epochs}",
-                    loss=_loss(event["loss"]),
+                    completed=event.step,
+                    epoch=f"{event.epoch}/{self._experiment.epochs}",
+                    loss=_loss(event.loss),
                     rate=bits_rate(rates.get(rank, 0.0)),
                 )
         self._bars.refresh()

@@ -1,69 +1,63 @@
-"""One run as a row of the table: what was learned, what it cost, and what theory says. Standard library only."""
+"""One run as a row of the table: accuracy, traffic, prediction, time. Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from cluster.observe.units import bytes_text, option_text, seconds_text
-from cluster.spec.records import Summary
+from cluster.spec.documents.summary import PerStep, Summary
 
 DASH = "-"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Extra:
-    """A column that not every table has."""
+    """A column that only some tables have; `value` is None where it does not apply."""
 
-    applies: Callable[[Summary], bool]
-    value: Callable[[Summary], Any]
-    text: Callable[[Any], str]
+    value: Callable[[Summary], str | None]
     meaning: str = ""
 
 
-def _bound(summary: Summary) -> Any:
-    return (summary.seconds or {}).get("communication_bound")
+def _bound(summary: Summary) -> str | None:
+    bound_s = summary.seconds.communication_bound_s if summary.seconds else None
+    return seconds_text(bound_s) if bound_s else None
 
 
-def _rate(summary: Summary) -> Any:
-    return (summary.training or {}).get("learning_rate")
+def _control(summary: Summary) -> str | None:
+    control = summary.control_traffic
+    return None if control is None else _show(control.bytes_per_s, bytes_text)
 
 
-def _label_skew(summary: Summary) -> Any:
-    return ((summary.training or {}).get("shards") or {}).get("label_skew")
+def _learning_rate(summary: Summary) -> str | None:
+    rate = summary.training.learning_rate if summary.training else None
+    if summary.spec.get("dataset") == "none" or rate is None or rate.full is None:
+        return None
+    return f"{rate.full:.3g} ({rate.rule})"
+
+
+def _label_skew(summary: Summary) -> str | None:
+    if summary.spec.get("partition", "iid") == "iid":
+        return None
+    shards = summary.training.shards if summary.training else None
+    return _show(shards.label_skew if shards else None, lambda skew: f"{skew:.2f}")
 
 
 EXTRAS = {
-    "bound": Extra(
-        lambda s: bool(_bound(s)),
-        _bound,
-        seconds_text,
-        "what a step's exchange must take on these links",
-    ),
-    "control": Extra(
-        lambda s: bool(s.control),
-        lambda s: (s.control or {}).get("per_second"),
-        bytes_text,
-        "what the launcher says beside it, a second",
-    ),
-    "lr (rule)": Extra(
-        lambda s: s.spec.get("dataset") != "none" and bool(_rate(s)),
-        _rate,
-        lambda rate: f"{rate['full']:.3g} ({rate['rule']})",
-    ),
-    "uneven": Extra(
-        lambda s: s.spec.get("partition", "iid") != "iid",
-        _label_skew,
-        lambda v: f"{v:.2f}",
-        "how far workers' labels are from everybody's, 0 to 1",
+    "bound": Extra(_bound, "lower bound of a step's exchange on these links"),
+    "control": Extra(_control, "the launcher's control traffic, a second"),
+    "lr (rule)": Extra(_learning_rate),
+    "label skew": Extra(
+        _label_skew, "distance of workers' labels from all labels, 0 (equal) to 1 (disjoint)"
     ),
 }
 
 
 def find_extras(summaries: Sequence[Summary]) -> list[str]:
-    """Those that say something of one of these runs."""
-    return [name for name, extra in EXTRAS.items() if any(map(extra.applies, summaries))]
+    """Those that apply to one of these runs."""
+    return [name for name, extra in EXTRAS.items() if any(map(extra.value, summaries))]
 
 
 def headings(options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
@@ -74,26 +68,25 @@ def headings(options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
 
 
 def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
-    spec = summary.spec
-    per_step = summary.per_step or {}
-    seconds = summary.seconds or {}
-    sent_in_all = summary.bytes["train"]["sent"] / spec["workers"] if summary.bytes else None
-    strategy = spec["strategy"] + (f" ({spec['schedule']})" if spec["schedule"] else "")
+    spec, per_step = summary.spec, summary.per_step or PerStep()
+    sent_bytes = summary.bytes.train.sent_bytes if summary.bytes else None
+    workers = int(spec["workers"] or 1)
+    strategy = f"{spec['strategy']} ({spec['schedule']})" if spec["schedule"] else spec["strategy"]
     return [
-        strategy,
-        str(spec["workers"]),
+        str(strategy),
+        str(workers),
         _show(spec["passes"], str),
         *(_show(spec[option], option_text) for option in options),
-        _show(summary.accuracy, lambda value: f"{value:.2%}"),
-        _show(per_step.get("sent_mean"), bytes_text),
-        _show(per_step.get("predicted_mean"), bytes_text),
-        _show(per_step.get("ratio"), lambda value: f"{value:.3f}"),
-        _show(sent_in_all, bytes_text),
-        _show(seconds.get("step_median"), seconds_text),
-        *(_show(EXTRAS[name].value(summary), EXTRAS[name].text) for name in extras),
+        _show(summary.accuracy, lambda accuracy: f"{accuracy:.2%}"),
+        _show(per_step.sent_mean_bytes, bytes_text),
+        _show(per_step.predicted_mean_bytes, bytes_text),
+        _show(per_step.ratio, lambda ratio: f"{ratio:.3f}"),
+        _show(sent_bytes, lambda count: bytes_text(count / workers)),
+        _show(summary.seconds.step_median_s if summary.seconds else None, seconds_text),
+        *(EXTRAS[name].value(summary) or DASH for name in extras),
         summary.status,
     ]
 
 
-def _show(value: Any, text: Callable[[Any], str]) -> str:
+def _show(value: T | None, text: Callable[[T], str]) -> str:
     return DASH if value is None else text(value)

@@ -1,29 +1,29 @@
-"""The table at the end of a session: what was learned, what it cost, and what theory says."""
+"""The tables at the end of a session: accuracy, traffic, prediction and time; verified links."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits
-from cluster.spec.records import Summary
+from cluster.spec.documents.codec import Options
+from cluster.spec.documents.summary import Summary
 from cluster.spec.strategies import says_nothing
 
 MOST_LINKS = 8
-NOTED_REPEATS = 0.005
-"""From here on repeats show in the third digit of the ratio, and are told."""
+NOTED_RETRANSMISSIONS = 0.005
+"""From this share on retransmissions show in the third digit of the ratio, and are noted."""
 
 
 def print_table(summaries: Sequence[Summary], console: Console) -> None:
     options = differing([summary.spec for summary in summaries])
     extras = find_extras(summaries)
     table = Table(
-        title="per worker: payload sent in a step, measured and predicted; sent in all: bytes of all nodes in"
-        " training, over the number of workers"
+        title="per worker: payload sent in a step, measured and predicted; sent in all: bytes of all"
+        " nodes in training, over the number of workers"
         + "".join(f"; {name}: {EXTRAS[name].meaning}" for name in extras if EXTRAS[name].meaning),
         title_justify="left",
         box=None,
@@ -36,48 +36,50 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
         table.add_row(*cells, style=style)
     console.print(table)
     for summary in summaries:
-        if (share := repeated_share(summary)) > NOTED_REPEATS:
+        if (share := retransmitted_share(summary)) > NOTED_RETRANSMISSIONS:
             console.print(
-                f"note: {summary.run}: {share:.1%} of it TCP sent again, for packets lost or late",
+                f"note: {summary.run}: {share:.1%} of the payload was retransmitted by TCP",
                 style="italic",
                 markup=False,
             )
 
 
-def repeated_share(summary: Summary) -> float:
-    """Of what workers sent, what TCP had sent before."""
-    per_step = summary.per_step or {}
-    return (per_step.get("repeated_mean") or 0) / (per_step.get("sent_mean") or 1)
+def retransmitted_share(summary: Summary) -> float:
+    """The share of the payload that TCP had sent before."""
+    per_step = summary.per_step
+    if per_step is None or not per_step.sent_mean_bytes:
+        return 0.0
+    return (per_step.retransmitted_mean_bytes or 0) / per_step.sent_mean_bytes
 
 
 def print_links(summaries: Sequence[Summary], console: Console) -> None:
-    """What the shaped links were found to be; a cluster that several runs shared stands here once."""
+    """The verified links; those of a cluster that several runs shared are listed once."""
     found = {
-        (link["node"], link["asked"], link["sent_mbit"], link["received_mbit"]): link
+        (link.node, link.target, link.sent_mbit, link.received_mbit): link
         for summary in summaries
         for link in summary.links
     }
     if not found:
         return
-    worst_first = sorted(found.values(), key=lambda link: -abs(link["error"]))
+    worst_first = sorted(found.values(), key=lambda link: -abs(link.error))
     more = len(found) - MOST_LINKS
     rest = f"; the {MOST_LINKS} that are furthest off, {more} more are nearer" if more > 0 else ""
     console.print(f"links, verified before training: Mbit/s on the wire{rest}", style="italic")
     table = Table(box=None)
-    for heading in ("node", "asked", "sent", "received", "error"):
+    for heading in ("node", "target", "sent", "received", "error"):
         table.add_column(heading, justify="left" if heading == "node" else "right")
     for link in worst_first[:MOST_LINKS]:
-        rates = (four_digits(link[name]) for name in ("sent_mbit", "received_mbit"))
-        table.add_row(link["node"], link["asked"], *rates, f"{link['error']:+.2%}")
+        rates = (four_digits(rate) for rate in (link.sent_mbit, link.received_mbit))
+        table.add_row(link.node, link.target, *rates, f"{link.error:+.2%}")
     console.print(table)
 
 
-def differing(specs: Sequence[dict[str, Any]]) -> list[str]:
+def differing(specs: Sequence[Options]) -> list[str]:
     """Options in which these runs differ, beside the ones that every row shows."""
     shown = ["strategy", "schedule", "workers", "passes", "engine", "lr_rule"]
     if any(spec["model"] != specs[0]["model"] for spec in specs):
         shown.append("dataset")  # which goes with the model
-    strategies = [spec["strategy"] for spec in specs]
+    strategies = [str(spec["strategy"]) for spec in specs]
     return [
         option
         for option in specs[0]

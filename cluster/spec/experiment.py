@@ -13,6 +13,8 @@ from typing import Any, get_args, get_type_hints
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.documents import schema1
+from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import WITHOUT_MOMENTUM, idle
 from cluster.spec.launchers import LAUNCHERS
@@ -28,7 +30,6 @@ from cluster.spec.strategies import (
     own_defaults,
 )
 
-SCHEMA = 1
 MAX_WORKERS = 256
 MAX_GPUS = 16
 """Of one host, and so of one process."""
@@ -592,16 +593,13 @@ class Experiment:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Experiment:
         """The inverse of to_json; refuses what it does not know rather than dropping it."""
-        values = dict(document)
+        values = dict(schema1.upgrade_spec(document))
         schema = values.pop("schema", None)
         if schema != SCHEMA:
-            raise SpecError(f"schema of the spec must be {SCHEMA}, not {schema!r}")
+            raise SpecError(f"schema of the spec must be 1 or {SCHEMA}, not {schema!r}")
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")
-        values = OFF | values  # as it was before there were rules
-        if values.get("optimizer") in WITHOUT_MOMENTUM:
-            values["momentum"] = None  # it stood there, and did nothing
         return cls(**values)
 
 

@@ -13,13 +13,28 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from cluster.spec.documents import schema1
+from cluster.spec.documents.codec import (
+    SCHEMA,
+    Document,
+    DocumentError,
+    Json,
+    OtherSchema,
+    parse_json,
+)
+from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.events import Event, parse_event
+from cluster.spec.documents.links import Links, MeasuredLink
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment, node_name
 from cluster.spec.records import GpuSample, Sample
+
+D = TypeVar("D", bound=Document)
 
 __all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
 
@@ -96,27 +111,29 @@ class RunFolder:
     def read_experiment(self) -> Experiment:
         return Experiment.from_json(json.loads(self.spec.read_text()))
 
-    def read_summary(self) -> dict[str, Any]:
-        document = json.loads(self.summary.read_text())
-        if not isinstance(document, dict):
-            raise ValueError(f"{self.summary} holds no JSON object")
-        return document
+    def read_summary(self) -> Summary:
+        return _read(self.summary, Summary, schema1.upgrade_summary)
 
-    def read_links(self) -> list[dict[str, Any]]:
-        """The entries of the summary's `links`; none where no link was shaped."""
-        try:
-            links: list[dict[str, Any]] = json.loads(self.links.read_text())["links"]
-        except FileNotFoundError:
+    def read_environment(self) -> Environment:
+        return _read(self.environment, Environment, schema1.upgrade_environment)
+
+    def read_links(self) -> list[MeasuredLink]:
+        """Empty where no link was shaped."""
+        if not self.links.exists():
             return []
-        return links
+        return _read(self.links, Links, schema1.upgrade_links).links
 
-    def read_events(self, rank: int) -> list[dict[str, Any]]:
+    def read_events(self, rank: int) -> list[Event]:
         """All whole lines; a line cut off by a crash is left out."""
+        path = self.events(rank)
         try:
-            lines = self.events(rank).read_bytes().split(b"\n")
+            lines = path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines[:-1] if line]
+        try:
+            return [parse_event(line) for line in lines[:-1] if line]
+        except DocumentError as error:
+            raise DocumentError(f"{path.name}: {error}") from None
 
     def read_samples(self) -> Iterator[Sample]:
         """All whole lines, as with events."""
@@ -137,7 +154,24 @@ def _whole_rows(path: Path) -> Iterator[list[str]]:
                 yield line.rstrip("\n").split(",")
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
+def _read(path: Path, kind: type[D], upgrade: Callable[[Json], Json]) -> D:
+    """A document of this schema or an older one; DocumentError names the file and the key."""
+    document = parse_json(path.read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
+        raise DocumentError(f"{path.name} must be an object, not {document!r}")
+    document = upgrade(document)
+    if document.get("schema") != SCHEMA:
+        found = document.get("schema")
+        raise OtherSchema(f"{path.name} has schema {found!r}, this version reads 1 and {SCHEMA}")
+    try:
+        return kind.from_json(document)
+    except DocumentError as error:
+        raise DocumentError(f"{path.name}: {error}") from None
+
+
+def write_json(path: Path, document: Document | Json) -> None:
+    if isinstance(document, Document):
+        document = document.to_json()
     write_at_once(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 

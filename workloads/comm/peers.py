@@ -13,6 +13,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from cluster.spec.documents.events import Phase
 from workloads.comm.flat import FlatModel
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
@@ -73,5 +74,5 @@ class Peers(Protocol):
 def enter_phase(log: EventLog, phase: str, epoch: int | None, peers: Peers) -> None:
     """Pass a phase boundary: no bytes are in flight while the counters are read."""
     peers.barrier()
-    log.border("phase", phase=phase, epoch=epoch)
+    log.boundary(Phase, phase=phase, epoch=epoch)
     peers.barrier()

@@ -24,6 +24,7 @@ from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 from torch import Tensor, nn
 
+from cluster.spec.documents.events import Idle
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import node_name
 from cluster.spec.schedules import groups
@@ -145,9 +146,9 @@ class HorovodPeers:
     def measure_idle(self, log: EventLog) -> None:
         """Exchange nothing for a while: bytes counted meanwhile are control traffic."""
         if self.workers > 1:
-            log.border("rest", began=True)
+            log.boundary(Idle, began=True)
             time.sleep(IDLE_S)
-            log.border("rest", began=False)
+            log.boundary(Idle, began=False)
             self.barrier()
 
     def leave(self) -> None:

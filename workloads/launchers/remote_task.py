@@ -12,40 +12,40 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from cluster.spec.records import event
+from cluster.spec.documents.events import End, Epoch, Event, Failure, Hello
 from cluster.spec.run_folder import RunFolder, node_name
 from workloads.event_log import EventLog
 from workloads.worker import Settings, run_once
 
 TIMEOUT_S = 60
-LEAVES_WITH = ("hello", "epoch", "error", "end")
+LEAVES_WITH = (Hello, Epoch, Failure, End)
 """Events outside of training: with them all that has been written so far is sent."""
 
 
 class SentLog(EventLog):
     """An event log whose file is with the driver."""
 
-    def __init__(self, artifact_server: str, node: str, sharers: int) -> None:
-        super().__init__(None, node, sharers)
+    def __init__(self, artifact_server: str, node: str, workers_on_host: int) -> None:
+        super().__init__(None, node, workers_on_host)
         self._address = f"{artifact_server}/events/{node}"
         self._lines: list[str] = []
 
-    def write(self, kind: str, **values: Any) -> None:
-        self._lines.append(json.dumps(event(kind, **values), separators=(",", ":")) + "\n")
-        if kind in LEAVES_WITH:
+    def write(self, event: Event) -> None:
+        self._lines.append(event.line())
+        if isinstance(event, LEAVES_WITH):
             put(self._address, "".join(self._lines).encode())
             self._lines.clear()
 
 
-def train(artifact_server: str, folder: Path, sharers: int) -> None:
-    """In a folder that is removed afterwards. `sharers` of the workers have this host's interfaces."""
+def train(artifact_server: str, folder: Path, workers_on_host: int) -> None:
+    """In a folder that is removed afterwards. `workers_on_host` workers share this host's interfaces."""
     rank = int(os.environ["HOROVOD_RANK"])
     run = RunFolder(folder / "run").create()
     run.spec.write_bytes(get(f"{artifact_server}/spec"))
     settings = Settings(
         rank, (run,), record=True, data_folder=fetch_data(artifact_server, folder / "data")
     )
-    log = SentLog(artifact_server, node_name(rank), sharers)
+    log = SentLog(artifact_server, node_name(rank), workers_on_host)
     run_once(run, settings, log)
     if rank == 0:
         put(f"{artifact_server}/model", run.model.read_bytes())

@@ -14,6 +14,7 @@ import traceback
 import horovod.spark
 from pyspark.sql import SparkSession
 
+from cluster.spec.documents.events import End, Failure, Notice
 from cluster.spec.run_folder import RunFolder
 from workloads.event_log import EventLog
 from workloads.launchers import spark_task
@@ -29,7 +30,7 @@ def main() -> int:
     logs = [EventLog(folder.events_of(NODE) if record else None, NODE) for folder in runs]
     session = SparkSession.builder.appName("gradwire").getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    logs[0].write("news", text=f"Spark {session.version} is up")
+    logs[0].write(Notice(text=f"Spark {session.version} is up"))
     for folder, log in zip(runs, logs, strict=True):
         if record and not appears(folder.spec):
             print(f"driver: {folder.spec} did not appear within {PATIENCE_S:g} s", file=sys.stderr)
@@ -39,10 +40,10 @@ def main() -> int:
         try:
             run(folder, data_folder, record)
         except Exception as error:
-            log.write("error", message=f"{type(error).__name__}: {error}".splitlines()[0])
+            log.write(Failure(message=f"{type(error).__name__}: {error}".splitlines()[0]))
             traceback.print_exc()
             return 1
-        log.border("end")
+        log.boundary(End)
     if record:
         time.sleep(PATIENCE_S)
     session.stop()

@@ -28,6 +28,7 @@ import pyspark.cloudpickle
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
+from cluster.spec.documents.events import End
 from cluster.spec.run_folder import RunFolder
 from workloads.event_log import EventLog
 from workloads.launchers import remote_entry as remote_entry
@@ -179,7 +180,7 @@ def _carry_out(
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
-    log.write("end")
+    log.boundary(End)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ COLUMNS = [
 LINKS = [
     Column("run", "label", left=True),
     Column("node", "node", word=True),
-    Column("asked, Mbit/s", "asked_mbit", four_digits),
+    Column("asked, Mbit/s", "target_mbit", four_digits),
     Column("sent", "sent_mbit", four_digits),
     Column("received", "received_mbit", four_digits),
     Column("error", "error", "{:+.2%}".format),

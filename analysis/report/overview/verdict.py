@@ -32,7 +32,7 @@ def compared(run: pd.Series[Any]) -> dict[str, Any]:
         },
         "received_over_sent": _share(run["train_received_bytes"], run["train_sent_bytes"]),
         "sent_over_predicted": run["sent_over_predicted"],
-        "repeated_share": _share(run["repeated_per_step_bytes"], run["sent_per_step_bytes"]),
+        "repeated_share": _share(run["retransmitted_per_step_bytes"], run["sent_per_step_bytes"]),
     }
     return {"verdict": _verdict(row, run), **row}
 

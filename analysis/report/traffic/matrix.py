@@ -55,14 +55,14 @@ def measured(runs: Runs, one: Configuration) -> Beside | None:
         nodes = int(one.row["workers"]) + (one.strategy == "parameter-server")
         return Beside(
             one.label,
-            _square(pairs, (pairs["sent_bytes"] - pairs["talk_bytes"]).clip(lower=0), nodes),
+            _square(pairs, (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0), nodes),
             _square(pairs, pairs["predicted_bytes"], nodes),
             counted=int(pairs["sent_bytes"].sum()),
             differ=int((pairs["sent_bytes"] - pairs["received_bytes"]).abs().max()),
             payload=int(run["pairs_interface_payload_bytes"]),
             headers=int(run["pairs_interface_header_bytes"]),
             closed=int(run["pairs_closed_connections"]),
-            talked=bool(pairs["talk_bytes"].any()),
+            talked=bool(pairs["control_bytes"].any()),
         )
     return None
 

@@ -1,0 +1,67 @@
+"""The events of one node, by kind. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from cluster.spec.documents.events import Boundary, End, Epoch, Event, Hello, Idle, Phase, Step
+from cluster.spec.run_folder import RunFolder
+
+E = TypeVar("E", bound=Event)
+Span = tuple[Boundary, Boundary]
+
+
+@dataclass(frozen=True)
+class NodeLog:
+    events: Sequence[Event]
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def first(self, kind: type[E]) -> E | None:
+        return next((event for event in self.events if isinstance(event, kind)), None)
+
+    @cached_property
+    def hello(self) -> Hello | None:
+        return self.first(Hello)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        return self.all(Step)
+
+    @cached_property
+    def epochs(self) -> list[Epoch]:
+        return self.all(Epoch)
+
+    @cached_property
+    def stays(self) -> list[tuple[Phase, Boundary]]:
+        """The events that began and ended each of the node's stays in a phase, in order."""
+        boundaries = [event for event in self.events if isinstance(event, Phase | End)]
+        return [
+            (start, end)
+            for start, end in itertools.pairwise(boundaries)
+            if isinstance(start, Phase)
+        ]
+
+    def spans(self, phase: str) -> list[Span]:
+        """The stays in one phase."""
+        return [(start, end) for start, end in self.stays if start.phase == phase]
+
+    @cached_property
+    def idle_spans(self) -> list[Span]:
+        """The pause in which nothing is exchanged; empty where the launcher makes none."""
+        idle = self.all(Idle)
+        return [(idle[0], idle[1])] if len(idle) == 2 else []
+
+    def seconds(self, phase: str) -> list[float]:
+        """How long each stay in a phase was."""
+        return [end.t - start.t for start, end in self.spans(phase)]
+
+
+def read_logs(folder: RunFolder, nodes: int) -> list[NodeLog]:
+    """By rank."""
+    return [NodeLog(folder.read_events(rank)) for rank in range(nodes)]

@@ -1,0 +1,86 @@
+"""What a run folder holds, read once: the experiment, every node's events, the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from analysis.summary import control_traffic, counters
+from analysis.summary.node_log import NodeLog, read_logs
+from analysis.theory import predicted_bytes as theory
+from cluster.spec.documents.events import End, Hello, Phase, Step
+from cluster.spec.experiment import Experiment
+from cluster.spec.records import Counters, Sample
+from cluster.spec.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    experiment: Experiment
+    logs: Sequence[NodeLog]
+    """By rank: workers, then a server."""
+    samples: Sequence[Sample]
+
+    @classmethod
+    def read(cls, folder: RunFolder, experiment: Experiment) -> RecordedRun:
+        logs = read_logs(folder, experiment.nodes)
+        return cls(experiment, logs, list(folder.read_samples()))
+
+    @property
+    def workers(self) -> Sequence[NodeLog]:
+        return self.logs[: self.experiment.workers]
+
+    @property
+    def hello(self) -> Hello | None:
+        return self.logs[0].hello
+
+    @property
+    def has_ended(self) -> bool:
+        return all(log.first(End) for log in self.logs)
+
+    @cached_property
+    def steps(self) -> list[list[Step]]:
+        """By worker."""
+        return [log.steps for log in self.workers]
+
+    @cached_property
+    def phases(self) -> list[dict[str, Counters]]:
+        """By rank, the traffic of every phase."""
+        return [counters.by_phase(log) for log in self.logs]
+
+    @cached_property
+    def control(self) -> list[control_traffic.NodeControl | None]:
+        """By rank."""
+        return [control_traffic.of_node(log) for log in self.logs]
+
+    @cached_property
+    def retransmitted(self) -> list[int | None]:
+        """By rank, bytes that TCP sent again in training."""
+        return [counters.retransmitted(log, "train") for log in self.logs]
+
+    @cached_property
+    def finished_epochs(self) -> int:
+        """Epochs whose bytes are booked on every node."""
+        return min(sum(event.phase == "evaluate" for event in log.all(Phase)) for log in self.logs)
+
+    def setting(self, hello: Hello, rounds: int) -> theory.Setting:
+        experiment = self.experiment
+        return theory.Setting(
+            workers=experiment.workers,
+            model_bytes=hello.model_bytes,
+            passes=experiment.passes,
+            schedule=experiment.schedule,
+            seed=experiment.seed,
+            rounds=max(rounds, 1),
+        )
+
+    def predict(self, hello: Hello, rounds: int) -> theory.Prediction:
+        """Bytes of a round, mean over these rounds."""
+        setting = self.setting(hello, rounds)
+        return theory.predict(
+            self.experiment.strategy,
+            **vars(setting),
+            buffers=str(self.experiment.buffers),
+            buffer_bytes=hello.buffer_bytes,
+        )

@@ -1,0 +1,215 @@
+"""JSON by type hints: frozen dataclasses that write and read themselves. Standard library only.
+
+A field is a number, text, true or false, a list, a dictionary by text, a NamedTuple (an array in
+JSON), another dataclass, or one of these or null. A wrong value is a DocumentError that names its key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+SCHEMA = 2
+"""Version of all documents. A key may be added to it; a renamed key makes the next version."""
+
+Json = dict[str, Any]
+Options = dict[str, int | float | str | bool | None]
+"""Settings by name, as they were recorded: another version may have others."""
+Reader = Callable[[Any], Any]
+T = TypeVar("T")
+
+
+class DocumentError(ValueError):
+    """A value that a document cannot have; the message names its key and is one line."""
+
+    def __init__(self, problem: str, key: str = "") -> None:
+        super().__init__(f"{key} {problem}" if key else problem)
+        self.problem, self.key = problem, key
+
+    def below(self, key: str) -> DocumentError:
+        """The same error, seen from the document that has the part under this key."""
+        joint = "." if self.key and not self.key.startswith("[") else ""
+        return DocumentError(self.problem, f"{key}{joint}{self.key}")
+
+
+class OtherSchema(DocumentError):
+    """A document of a version that this one does not know."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a number of a document must lie between."""
+
+    low: float
+    high: float = math.inf
+
+
+Count = Annotated[int, Range(0)]
+Amount = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A document, or a part of one. Keys of a later version are kept and written again."""
+
+    unknown_keys: Json = field(default_factory=dict, init=False, repr=False)
+
+    def to_json(self) -> Json:
+        return cast(Json, to_json(self))
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        return from_json(cls, value)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """NaN and infinity, which JSON does not have, are read as null."""
+    return json.loads(text, parse_constant=lambda _: None)
+
+
+def to_json(value: object) -> object:
+    """What json.dumps takes; a number that is not finite becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        kind: Any = type(value)
+        written = {name: to_json(getattr(value, name)) for name in hints(kind)}
+        return written | value.unknown_keys if isinstance(value, Document) else written
+    return value
+
+
+def from_json(hint: type[T], value: object) -> T:
+    """The value as this type; DocumentError where it cannot be."""
+    kind: Any = hint
+    return cast(T, reader(kind)(value))
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """Key -> type of a dataclass's or a NamedTuple's fields, in order."""
+    found = get_type_hints(kind, include_extras=True)
+    if not dataclasses.is_dataclass(kind):
+        return found
+    names = (f.name for f in dataclasses.fields(kind) if f.name != "unknown_keys")
+    return {name: found[name] for name in names}
+
+
+hints: Callable[[Any], dict[str, Any]] = _hints
+
+
+@functools.cache
+def reader(hint: Any) -> Reader:
+    """The function that reads a value of this type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return functools.partial(_read_range, reader(arguments[0]), arguments[1])
+    if origin in (Union, types.UnionType):
+        kinds = [kind for kind in arguments if kind is not types.NoneType]
+        read = (
+            reader(kinds[0]) if len(kinds) == 1 else functools.partial(_read_scalar, tuple(kinds))
+        )
+        return lambda value: None if value is None else read(value)
+    if origin in (list, tuple):
+        return functools.partial(_read_list, reader(arguments[0]), origin)
+    if origin is dict:
+        return functools.partial(_read_dict, reader(arguments[1]))
+    if dataclasses.is_dataclass(hint):
+        return functools.partial(_read_dataclass, cast(type, hint), _fields(cast(type, hint)))
+    if issubclass(hint, StrEnum):
+        return cast(Reader, hint)
+    if issubclass(hint, tuple):
+        return functools.partial(_read_row, hint, [reader(kind) for kind in hints(hint).values()])
+    return functools.partial(_read_scalar, (hint,))
+
+
+NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
+    """True is no number, and a whole number will do for any; one must fit into 64 bits."""
+    kind = type(value)
+    fits = kind in kinds or (kind is int and float in kinds)
+    if not fits or (kind is int and abs(value) >= 2**63):
+        wanted = " or ".join(NAMES[kind] for kind in kinds)
+        raise DocumentError(f"must be {wanted}, not {value!r}")
+    return value
+
+
+def _read_range(read: Reader, allowed: Range, value: Any) -> Any:
+    number = read(value)
+    if not allowed.low <= number <= allowed.high:
+        beyond = f" and at most {allowed.high:g}" if allowed.high < math.inf else ""
+        raise DocumentError(f"must be at least {allowed.low:g}{beyond}, not {value!r}")
+    return number
+
+
+def _read_list(read: Reader, kind: Callable[[list[Any]], Any], value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise DocumentError(f"must be a list, not {value!r}")
+    found = []
+    for index, item in enumerate(value):
+        try:
+            found.append(read(item))
+        except DocumentError as error:
+            raise error.below(f"[{index}]") from None
+    return kind(found)
+
+
+def _read_dict(read: Reader, value: Any) -> Json:
+    found = {}
+    for key, item in _object(value).items():
+        try:
+            found[key] = read(item)
+        except DocumentError as error:
+            raise error.below(key) from None
+    return found
+
+
+def _read_row(kind: Callable[..., Any], readers: list[Reader], value: Any) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != len(readers):
+        raise DocumentError(f"must be a list of {len(readers)}, not {value!r}")
+    return kind(*(read(item) for read, item in zip(readers, value, strict=True)))
+
+
+def _fields(kind: type) -> dict[str, tuple[Reader, bool]]:
+    """Key -> how to read it, and whether it must be there."""
+    found = {}
+    for f in dataclasses.fields(kind):
+        if f.name in hints(kind):
+            required = f.default is f.default_factory is dataclasses.MISSING
+            found[f.name] = (reader(hints(kind)[f.name]), required)
+    return found
+
+
+def _read_dataclass(kind: type, fields: dict[str, tuple[Reader, bool]], value: Any) -> Any:
+    values = {}
+    for name, (read, required) in fields.items():
+        if name in _object(value):
+            try:
+                values[name] = read(value[name])
+            except DocumentError as error:
+                raise error.below(name) from None
+        elif required:
+            raise DocumentError("is missing", name)
+    made = kind(**values)
+    if isinstance(made, Document) and len(values) < len(value):
+        made.unknown_keys.update((key, value[key]) for key in value.keys() - fields.keys())
+    return made
+
+
+def _object(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise DocumentError(f"must be an object, not {value!r}")
+    return value

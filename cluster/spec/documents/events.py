@@ -1,0 +1,238 @@
+"""What a node writes to events/node<k>.jsonl: a class for each kind of event, a line for each event."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from cluster.spec.documents import schema1
+from cluster.spec.documents.codec import (
+    SCHEMA,
+    Amount,
+    Count,
+    Document,
+    DocumentError,
+    Json,
+    parse_json,
+)
+from cluster.spec.records import SEGMENT_BYTES, Counters
+
+
+def _now() -> float:
+    return round(time.time(), 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(Document):
+    """What all events have."""
+
+    kind: ClassVar[str] = ""
+
+    t: float = field(default_factory=_now)
+    """Unix time, seconds."""
+
+    def to_json(self) -> Json:
+        return {"event": self.kind, **super().to_json()}
+
+    def line(self) -> str:
+        return json.dumps(self.to_json(), separators=(",", ":")) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello(Event):
+    """The node is up, and has made its model."""
+
+    kind: ClassVar[str] = "hello"
+
+    schema: int = SCHEMA
+    """Version of the document."""
+    node: str = ""
+    """The node's name."""
+    rank: Count
+    """The node's rank."""
+    role: str = "worker"
+    """`worker` or `server`."""
+    workers: Count = 1
+    """Number of workers of the run."""
+    host: str | None = None
+    """Name of the host; null for a server."""
+    network: str | None = None
+    """Identifies the network namespace: equal for nodes with the same interfaces."""
+    workers_on_host: Count = 1
+    """Workers that share this node's interfaces; each books an equal part of their counters."""
+    segment_bytes: Count = SEGMENT_BYTES
+    """Payload of a full TCP segment on this node's interfaces."""
+    model_bytes: Count = 0
+    """Bytes of the model as it is sent, after compression; 0 for a server."""
+    buffer_bytes: Count = 0
+    """Bytes of the model's buffers, such as batch-norm statistics."""
+    parameters: Count | None = None
+    """Number of the model's parameters."""
+    labels: list[Count] | None = None
+    """How often each label occurs in this worker's shard; null without labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOrder(Event):
+    """The launcher gave the workers ranks of its own (Horovod)."""
+
+    kind: ClassVar[str] = "rank_order"
+
+    order: list[Count]
+    """This run's ranks in the order of the launcher's."""
+
+
+class ConnectionBytes(NamedTuple):
+    """What one open TCP connection has carried so far: an array of four in JSON."""
+
+    local: str
+    """Own end, ADDRESS:PORT."""
+    remote: str
+    """Other end, ADDRESS:PORT."""
+    sent_bytes: Count
+    """Payload sent, each byte once."""
+    received_bytes: Count
+    """Payload received."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundary(Event):
+    """The node's own cumulative counters at a phase boundary."""
+
+    counters: Counters
+    """All interfaces of the node but `lo`."""
+    retransmitted_bytes: Count | None = None
+    """Bytes that TCP has sent again on the connections that are open."""
+    sent_segments: Count | None = None
+    """TCP segments with data, without retransmissions."""
+    connections: list[ConnectionBytes] | None = None
+    """Every open TCP connection: [local, remote, sent_bytes, received_bytes]; null on an old kernel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase(Boundary):
+    """A phase begins here, and the one before ends."""
+
+    kind: ClassVar[str] = "phase"
+
+    phase: str
+    """`setup`, `train`, `evaluate` or `finish`."""
+    epoch: Count | None = None
+    """Epoch, from 1; null outside of epochs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle(Boundary):
+    """Begin and end of a pause in which nothing is exchanged: what is sent is control traffic."""
+
+    kind: ClassVar[str] = "idle"
+
+    began: bool
+    """Whether the pause begins here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Boundary):
+    """The node's last reading, with all connections closed."""
+
+    kind: ClassVar[str] = "end"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Event):
+    """A training step has ended."""
+
+    kind: ClassVar[str] = "step"
+
+    epoch: Count = 0
+    """Epoch, from 1."""
+    step: Count = 0
+    """Step of the run, from 1."""
+    loss: float | None = None
+    """Training loss of the batch; null where it is not finite."""
+    correct: Count | None = None
+    """Samples of the batch that were classified correctly."""
+    step_s: Amount
+    """Seconds from the step's begin to its end."""
+    data_s: Amount
+    """Seconds of it for reading the batch."""
+    compute_s: Amount | None
+    """Seconds of it for forward, backward and update; null where the exchange is hidden in them."""
+    exchange_s: Amount | None
+    """Seconds of it for the exchange that computation does not hide; null where unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch(Event):
+    """An epoch has been evaluated: the score of the average of all workers' models."""
+
+    kind: ClassVar[str] = "epoch"
+
+    epoch: Count
+    """Epoch, from 1."""
+    accuracy: float | None = None
+    """Accuracy on the test samples, 0 to 1; null for synthetic models."""
+    loss: float | None = None
+    """Mean loss on the test samples."""
+    consensus_distance: Amount | None = None
+    """Root mean square distance of the workers' models from their average, over the average's norm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Event):
+    """The final score."""
+
+    kind: ClassVar[str] = "result"
+
+    accuracy: float | None = None
+    """Accuracy of the average of all workers' models, 0 to 1."""
+    loss: float | None = None
+    """Its mean loss on the test samples."""
+    own_accuracy: float | None = None
+    """Accuracy of this worker's own model."""
+    consensus_distance: Amount | None = None
+    """As in `epoch`, after the last one."""
+    samples_seen: Count = 0
+    """Samples that this worker has trained on."""
+    steps: Count = 0
+    """Steps that this worker has made."""
+    rounds: Count = 0
+    """Exchanges that this worker has taken part in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure(Event):
+    """The node gave up."""
+
+    kind: ClassVar[str] = "error"
+
+    message: str
+    """Why, in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice(Event):
+    """A line for the person who waits, from a launcher's own node."""
+
+    kind: ClassVar[str] = "notice"
+
+    text: str
+    """The line."""
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (Hello, RankOrder, Phase, Idle, End, Step, Epoch, Result, Failure, Notice)
+}
+
+
+def parse_event(line: str | bytes) -> Event:
+    """One line as its class; an event of a later version is an Event that keeps its keys."""
+    document: Any = parse_json(line)
+    if not isinstance(document, dict):
+        raise DocumentError(f"an event must be an object, not {document!r}")
+    document = schema1.upgrade_event(document)
+    kind = document.pop("event", None)
+    return KINDS.get(kind, Event).from_json(document)

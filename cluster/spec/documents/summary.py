@@ -1,0 +1,357 @@
+"""summary.json: what a run measured, beside what theory predicts.
+
+What is not known is null, and a key that is missing is null, too. Bytes are those that the interfaces
+count, headers included, unless a key says payload: bytes without 66 bytes of headers a packet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
+from cluster.spec.documents.links import MeasuredLink
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint(Document):
+    """The score after one epoch, and what it took until then."""
+
+    epoch: Count
+    """Epoch, from 1."""
+    accuracy: Share | None = None
+    """Accuracy of the average of all workers' models, 0 to 1."""
+    loss: float | None = None
+    """Its mean loss on the test samples."""
+    sent_bytes: Count | None = None
+    """Bytes that all nodes have sent in training until then."""
+    seconds: Amount | None = None
+    """Seconds of training until then, without evaluation."""
+    consensus_distance: Amount | None = None
+    """How far the workers' models are from their average (0: all equal)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic(Document):
+    """Bytes of all nodes that exchange, in one phase."""
+
+    sent_bytes: Count
+    """Bytes sent."""
+    received_bytes: Count
+    """Bytes received: the same traffic counted at the other end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTraffic(Document):
+    """Bytes of one node. Auxiliary services are listed, but not part of any sum."""
+
+    node: str
+    """The node's name."""
+    rank: Count | None = None
+    """The node's rank; null for an auxiliary service."""
+    role: str = "worker"
+    """`worker`, `server`, or the name of the auxiliary service."""
+    train_sent_bytes: Count
+    """Bytes sent in the train phase."""
+    train_received_bytes: Count
+    """Bytes received in the train phase."""
+    sent_bytes: Count | None = None
+    """Bytes sent in all phases."""
+    received_bytes: Count | None = None
+    """Bytes received in all phases."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bytes(Document):
+    """Bytes by phase and by node, from the workers' own counters."""
+
+    setup: Traffic
+    """Until training begins."""
+    train: Traffic
+    """In the train phase."""
+    evaluate: Traffic
+    """While models are averaged and scored."""
+    finish: Traffic
+    """After the last epoch."""
+    total: Traffic
+    """In all phases."""
+    nodes: list[NodeTraffic] = field(default_factory=list)
+    """Every node's bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerStep(Document):
+    """Payload that a worker sends in a training step, measured and predicted."""
+
+    sent_mean_bytes: float | None = None
+    """Measured payload sent, mean over workers, without control traffic."""
+    sent_max_bytes: float | None = None
+    """Measured payload sent by the busiest node, which may be a server."""
+    predicted_mean_bytes: Amount | None = None
+    """Predicted payload, mean over workers."""
+    predicted_max_bytes: Amount | None = None
+    """Predicted payload of the busiest node."""
+    ratio: float | None = None
+    """Measured over predicted: sent_mean_bytes / predicted_mean_bytes. 1 is exactly as predicted;
+    above 1 is protocol framing and what TCP sent again. Null where nothing is predicted, and where
+    GPUs exchanged past the interfaces that are counted."""
+    retransmitted_mean_bytes: float | None = None
+    """Of the measured payload, what TCP sent again, mean over workers."""
+    retransmitted_by_busiest_bytes: float | None = None
+    """The same for the busiest node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlTraffic(Document):
+    """What a launcher sends to coordinate its workers (Horovod), mean over nodes."""
+
+    message_bytes: Amount | None = None
+    """Payload of one message."""
+    sent_mean_bytes: Amount | None = None
+    """Payload of all messages of a node in the train phase."""
+    bytes_per_s: Amount | None = None
+    """Payload a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTraffic(Document):
+    """Payload of training from one node to another."""
+
+    sender: Count
+    """Rank of the node that sends."""
+    receiver: Count
+    """Rank of the node that receives."""
+    sent_bytes: Count
+    """Payload as the sender counts it."""
+    received_bytes: Count
+    """Payload as the receiver counts it."""
+    control_bytes: Count = 0
+    """Of it, control traffic (estimated)."""
+    predicted_bytes: Count
+    """Payload that the message schedule predicts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterfaceTraffic(Document):
+    """What interfaces counted of the traffic in the matrix."""
+
+    payload_bytes: int
+    """Payload of all nodes, without what TCP sent again."""
+    payload_bytes_by_node: list[int] = field(default_factory=list)
+    """Payload by rank, without what TCP sent again."""
+    retransmitted_bytes_by_node: list[Count] = field(default_factory=list)
+    """What TCP sent again, by rank."""
+    header_bytes: Count
+    """Headers of all nodes: 66 bytes a packet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrafficMatrix(Document):
+    """Bytes from node i to node j in training, from every TCP connection's own counters."""
+
+    pairs: list[PairTraffic]
+    """Every pair of nodes that exchanged, or should have."""
+    other_destinations_bytes: Count = 0
+    """Payload to hosts that are none of the nodes."""
+    closed_connections: Count = 0
+    """Connections that were closed during training, whose bytes are lost."""
+    interfaces: InterfaceTraffic
+    """The same traffic as the interfaces count it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterBytes(Document):
+    """Bytes sent by all nodes in training, by independent counters."""
+
+    worker_bytes: Count | None = None
+    """The workers' own reading of their interfaces."""
+    kernel_bytes: int | None = None
+    """The kernel's counters, read by the host; null where the run did not end."""
+    docker_bytes: int | None = None
+    """The Docker API; null without Docker."""
+    largest_difference: Amount | None = None
+    """Largest difference of one of them from the workers' reading, as a fraction."""
+    workers_per_host: Count | None = None
+    """Workers that share a host's interfaces and are booked equal parts; null where each has its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSeconds(Document):
+    """Medians over one node's steps without the first; null for a server."""
+
+    node: str = ""
+    """The node's name."""
+    rank: Count
+    """The node's rank."""
+    role: str
+    """`worker` or `server`."""
+    step_median_s: Amount | None = None
+    """A step."""
+    compute_median_s: Amount | None = None
+    """Of it, forward, backward and update."""
+    exposed_communication_median_s: Amount | None = None
+    """Of it, the exchange that computation does not hide."""
+    waiting_median_s: Amount | None = None
+    """Of the exchange, waiting for the last node of the group."""
+    waits_mostly_for: Count | None = None
+    """Rank of the node that it waits for most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds(Document):
+    """Durations; medians are over all workers' steps without the first, which warms up."""
+
+    total_s: Amount | None = None
+    """From the first event to the last."""
+    train_s: Amount | None = None
+    """The train phases together."""
+    step_median_s: Amount | None = None
+    """A step."""
+    compute_median_s: Amount | None = None
+    """Of it, forward, backward and update; null where they hide the exchange."""
+    exposed_communication_median_s: Amount | None = None
+    """Of it, the exchange that computation does not hide."""
+    communication_bound_s: Amount | None = None
+    """Lower bound of a step's exchange on these links; null where none is shaped."""
+    by_node: list[NodeSeconds] = field(default_factory=list)
+    """Every node's medians."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningRate(Document):
+    """What the learning rate was, and why."""
+
+    given: Amount | None = None
+    """As given by `--lr`."""
+    rule: str | None = None
+    """The rule by which it is scaled."""
+    full: Amount | None = None
+    """The scaled rate, after warm-up."""
+    warmup_steps: Count | None = None
+    """Steps in which it rises to that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards(Document):
+    """Labels of the workers' shards."""
+
+    label_counts: list[list[Count]] = field(default_factory=list)
+    """By worker and label: how often the label occurs."""
+    label_skew: Share | None = None
+    """Mean total variation distance of the workers' labels from all labels: 0 equal, 1 disjoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochCourse(Document):
+    """One epoch of training that all workers completed: means over workers."""
+
+    epoch: Count
+    """Epoch, from 1."""
+    seconds: Amount | None = None
+    """Seconds of its steps."""
+    data_s: Amount | None = None
+    """Of it, reading batches."""
+    compute_s: Amount | None = None
+    """Of it, forward, backward and update."""
+    exposed_communication_s: Amount | None = None
+    """Of it, the exchange that computation does not hide."""
+    train_loss: float | None = None
+    """Mean training loss."""
+    train_accuracy: Share | None = None
+    """Mean training accuracy, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Document):
+    """With what rate, on what shards, and how each epoch went."""
+
+    parameters: Count | None = None
+    """Number of the model's parameters."""
+    learning_rate: LearningRate | None = None
+    """The learning rate."""
+    shards: Shards | None = None
+    """The workers' labels; null without labels."""
+    epochs: list[EpochCourse] = field(default_factory=list)
+    """Every completed epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuUse(Document):
+    """One GPU in its node's training; null is what the driver does not tell."""
+
+    node: str
+    """The node's name."""
+    gpu: Count
+    """Index of the GPU in its node."""
+    utilisation_mean: Share | None = None
+    """Mean share of the time in which a kernel ran."""
+    memory_max_bytes: Count | None = None
+    """Largest amount of memory in use."""
+    pcie_sent_bytes: Count | None = None
+    """Bytes sent over PCIe."""
+    pcie_received_bytes: Count | None = None
+    """Bytes received over PCIe."""
+    nvlink_sent_bytes: Count | None = None
+    """Payload sent over NVLink."""
+    nvlink_received_bytes: Count | None = None
+    """Payload received over NVLink."""
+    pcie_estimated: bool = False
+    """Whether PCIe bytes are estimated from rates, since the driver does not count them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Document):
+    """summary.json: one run."""
+
+    schema: int = SCHEMA
+    """Version of the document."""
+    session: str
+    """Name of the session's folder."""
+    run: str
+    """Name of the run's folder."""
+    status: str
+    """`completed`, `failed`, `interrupted`; `running` in a report of a run that goes on."""
+    error: str | None = None
+    """Why the run did not complete: node and cause."""
+    spec: Options
+    """The experiment, as in spec.json."""
+    model_bytes: Count | None = None
+    """Bytes of the model as it is sent, after compression."""
+    steps: Count | None = None
+    """Steps that every worker has made."""
+    rounds: Count | None = None
+    """Exchanges."""
+    epochs: Count | None = None
+    """Epochs that were evaluated."""
+    samples_seen: Count | None = None
+    """Samples that each worker has trained on."""
+    accuracy: Share | None = None
+    """Final accuracy of the average of all workers' models, 0 to 1."""
+    loss: float | None = None
+    """Its mean loss on the test samples; null where it is not finite."""
+    accuracy_by_worker: list[Share | None] | None = None
+    """Final accuracy of every worker's own model, by rank."""
+    consensus_distance: Amount | None = None
+    """How far the workers' models are from their average (0: all equal)."""
+    curve: list[CurvePoint] = field(default_factory=list)
+    """Score by epoch."""
+    bytes: Bytes | None = None
+    """Bytes by phase and node."""
+    per_step: PerStep | None = None
+    """Payload a step, measured and predicted."""
+    control_traffic: ControlTraffic | None = None
+    """Control traffic; null where the launcher has none."""
+    traffic_matrix: TrafficMatrix | None = None
+    """Payload by pair of nodes; null where connections were not counted."""
+    counters: CounterBytes | None = None
+    """The same bytes by independent counters."""
+    seconds: Seconds | None = None
+    """Durations."""
+    links: list[MeasuredLink] = field(default_factory=list)
+    """Shaped links, as in links.json."""
+    network_activity_sum: Count | None = None
+    """Sum over one reading a second of all bytes sent and received so far: the metric of some
+    published tables, not a number of bytes."""
+    training: Training | None = None
+    """How training went."""
+    gpus: list[GpuUse] = field(default_factory=list)
+    """Every GPU."""
