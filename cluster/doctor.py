@@ -10,22 +10,18 @@ from importlib import metadata
 
 from cluster import cgroups, environment
 from cluster.containers import checks
-from cluster.containers import engine as docker_engine
-from cluster.engine import EngineUnavailable
+from cluster.engine import AUTO, ENGINES, EngineUnavailable, engine_names
 from cluster.links import kernel_support
-from cluster.namespaces import engine as netns_engine
+from cluster.namespaces.engine import link_modules
 
 
 def report() -> int:
     """Prints a line per ability; 0 when at least one engine works."""
-    engines = [
-        _line("engine docker", docker_engine.check),
-        _line("engine netns", netns_engine.check),
-    ]
+    engines = [_line(f"engine {n}", ENGINES[n].load().check) for n in engine_names() if n != AUTO]
     _line("GPUs (docker)", _gpus)
     _line("CPU limits (netns)", lambda: cgroups.check("cpu"))
     _line("memory limits (netns)", lambda: cgroups.check("memory"))
-    _line("links", lambda: kernel_support.describe(netns_engine.link_modules()))
+    _line("links", lambda: kernel_support.describe(link_modules()))
     _line("torch", lambda: metadata.version("torch"))
     _line("horovod (netns)", lambda: environment.readiness("horovod"))
     _line("spark (--spark-master)", lambda: environment.readiness("spark"))
@@ -47,7 +43,7 @@ def _line(name: str, probe: Callable[[], str]) -> bool:
 
 
 def _gpus() -> str:
-    docker_engine.check()
+    ENGINES["docker"].load().check()
     return checks.check_gpus(0)
 
 

@@ -1,16 +1,21 @@
-"""What every engine gives: N nodes on one switch that carry out a list of runs."""
+"""Engines: what nodes are made of. The one table of engines, and what every engine gives.
+
+All give the same: N nodes on one switch that carry out a list of runs. A new engine is a package
+with an engine.py (`check` and `open_engine`, as in EngineModule) and one row of ENGINES.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
-from cluster.spec.errors import SpecError
-from cluster.spec.experiment import Experiment
+from cluster.spec.errors import SpecError, one_of
+from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.quantities import write_memory
@@ -30,11 +35,11 @@ class EngineUnavailable(Exception):
 
 
 class EngineError(Exception):
-    """The cluster could not be raised or fell over: a failed run, exit code 1."""
+    """The cluster could not be started or failed: a failed run, exit code 1."""
 
 
 class LinksNotTrue(EngineError):
-    """A link could not be shaped, or is not what was asked for. Carries what was found of all links."""
+    """A link could not be shaped, or is off its target. Carries what was found of all links."""
 
     def __init__(self, message: str, links: list[MeasuredLink]) -> None:
         super().__init__(message)
@@ -161,3 +166,72 @@ class Cluster(Protocol):
 
     def last_words(self, rank: int) -> str:
         """What the engine itself knows of a node's end, beyond the run's own log."""
+
+
+class EngineModule(Protocol):
+    """What an engine's module has; `master` is the Spark cluster of engine `existing`."""
+
+    def check(self, experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
+        """How the engine works here; EngineUnavailable or SpecError where it cannot run them."""
+
+    def open_engine(
+        self,
+        experiments: Sequence[Experiment],
+        say: Callable[[str], None],
+        master: str | None = None,
+    ) -> Engine:
+        """An engine that is ready for the experiments, with all that their launchers need."""
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """An engine by the module that has it, which is imported on first use."""
+
+    nodes: str
+    """What its nodes are."""
+    module: str
+    flag: str = "--engine"
+    """Which flag chooses it."""
+
+    def load(self) -> EngineModule:
+        return cast(EngineModule, importlib.import_module(self.module))
+
+
+ENGINES = {
+    "docker": EngineRow("Docker containers", "cluster.containers.engine"),
+    "netns": EngineRow("Linux namespaces", "cluster.namespaces.engine"),
+    EXISTING: EngineRow("existing hosts", "cluster.existing.engine", flag="--spark-master"),
+}
+"""In the order in which `auto` tries them."""
+AUTO = "auto"
+
+
+def engine_names() -> list[str]:
+    """What --engine takes."""
+    return [AUTO, *(name for name, row in ENGINES.items() if row.flag == "--engine")]
+
+
+def choose_engine(
+    asked: str | None, experiments: Sequence[Experiment], spark_master: str | None = None
+) -> tuple[str, str]:
+    """The engine, checked, and why: `auto` takes the first of the table that works here."""
+    if spark_master is not None:
+        if asked not in (None, AUTO):
+            raise SpecError(f"spark_master names the nodes; leave out --engine {asked}")
+        return EXISTING, ENGINES[EXISTING].load().check(experiments, spark_master)
+    asked = asked or AUTO
+    one_of("engine", asked, engine_names())
+    if asked != AUTO:
+        return asked, ENGINES[asked].load().check(experiments)
+    missing: list[EngineUnavailable] = []
+    for name in engine_names()[1:]:
+        try:
+            how = ENGINES[name].load().check(experiments)
+        except EngineUnavailable as error:
+            if needs_containers(experiments):
+                raise
+            missing.append(error)
+        else:
+            first = f"{ENGINES[name].nodes}, since {missing[0].reason}" if missing else how
+            return name, first
+    raise missing[-1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +19,7 @@ from cluster.engine import EngineUnavailable
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.environment import Environment
 from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.run_folder import write_at_once
 
 PACKAGES = (
     *("torch", "docker", "psutil", "pandas", "numpy", "PyYAML", "rich", "plotly"),
@@ -105,6 +108,13 @@ def describe(command: list[str], engine: Options) -> Environment:
     )
 
 
+def version() -> str:
+    """Of this project, with the checkout's commit where there is one."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    commit = _commit()
+    return f"{project['version']}, commit {commit}" if commit else str(project["version"])
+
+
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -131,3 +141,19 @@ def _cpu_model() -> str:
         return platform.processor()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor()
+
+
+def note_data_folder(data_folder: Path) -> None:
+    """Write the data folder of this machine into compose/.env, for Compose files started by hand.
+
+    Other lines of that file are the user's own.
+    """
+    if data_folder.name != "mnist":
+        return
+    path = PROJECT / "compose" / ".env"
+    with contextlib.suppress(OSError):
+        before = path.read_text() if path.exists() else ""
+        kept = [line for line in before.splitlines() if not line.startswith("GRADWIRE_DATA_DIR=")]
+        text = "\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n"
+        if text != before:  # Compose, or another measure, may be reading it
+            write_at_once(path, text)

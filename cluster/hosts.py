@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import refuse_limits
-from cluster.spec.catalogue import MODELS
+from cluster.spec.catalogue import files_of
 from cluster.spec.documents.environment import Environment
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -55,8 +55,7 @@ def prepare(experiment: Experiment, folder: Path, environment: Environment) -> R
 def instructions(experiment: Experiment, run: RunFolder) -> str:
     """For a person to follow, and to paste from."""
     hosts = range(experiment.nodes)
-    weights = MODELS[experiment.model].weights if experiment.model in MODELS else None
-    sets = [name for name in (experiment.dataset, weights) if name not in (None, "none")]
+    sets = files_of(experiment.model, experiment.dataset)
     return "\n".join(
         [
             f"{run.path} is ready for {experiment.nodes} hosts. On every host, in this project's folder:",

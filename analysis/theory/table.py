@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict, resolve
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument
-from cluster.spec.experiment import COMPRESSIONS
 from cluster.spec.links import parse_link, parse_links
+from cluster.spec.options import COMPRESSIONS
 from cluster.spec.quantities import parse_size
 from cluster.spec.schedules import period
 from cluster.spec.strategies import BUFFERS, own_defaults

@@ -6,7 +6,6 @@ labelled with the process that owns it, so that the next run removes what a kill
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import yaml
 
-from cluster import PROJECT
 from cluster.containers import image
 from cluster.containers.checks import check_docker, check_gpus
 from cluster.containers.client import client
@@ -26,7 +24,7 @@ from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import Link
-from cluster.spec.run_folder import RunFolder, write_at_once
+from cluster.spec.run_folder import RunFolder
 
 NODE_USER = 1000
 """The user of nodes where the host is root; otherwise nodes run as the host's own user."""
@@ -100,19 +98,3 @@ def link_modules(image: str) -> set[str]:
     """Modules of the kernel that containers run on, which may be a virtual machine's."""
     command = "docker run --rm --pull never --network none --user 0:0 --read-only --cap-drop ALL"
     return kernel_support.try_modules([*command.split(), "--cap-add", "NET_ADMIN", image])
-
-
-def note_data_folder(data_folder: Path) -> None:
-    """Write the data folder of this machine into compose/.env, for Compose files started by hand.
-
-    Other lines of that file are the user's own.
-    """
-    if data_folder.name != "mnist":
-        return
-    path = PROJECT / "compose" / ".env"
-    with contextlib.suppress(OSError):
-        before = path.read_text() if path.exists() else ""
-        kept = [line for line in before.splitlines() if not line.startswith("GRADWIRE_DATA_DIR=")]
-        text = "\n".join([*kept, f"GRADWIRE_DATA_DIR={data_folder.parent}"]) + "\n"
-        if text != before:  # Compose, or another measure, may be reading it
-            write_at_once(path, text)

@@ -19,16 +19,15 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cluster import environment
 from cluster.engine import refuse_limits
-from cluster.flags import YES_NO, make_parser
+from cluster.flags import make_parser
 from cluster.gpu.session import RUNS, Plan, current_session, read_plan, write_plan
-from cluster.measure import plan_runs, settle
-from cluster.observe.progress import PlainProgress
-from cluster.spec.catalogue import MODELS
+from cluster.plan import YES_NO, make_experiments, settle
+from cluster.spec.catalogue import files_of
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
@@ -58,7 +57,7 @@ def main() -> int:
     except SpecError as error:
         print(f"plan: {error}", file=sys.stderr)
         return 2
-    for name in data_of(experiment):
+    for name in files_of(experiment.model, experiment.dataset):
         fetched = subprocess.run([sys.executable, "-m", "workloads.data", "fetch", name])
         if fetched.returncode != 0:
             return fetched.returncode
@@ -99,13 +98,13 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
     if strategy in STRATEGIES and STRATEGIES[strategy].has_server:
         workers -= 1
     flags += ["--workers", str(workers), "--gpu", str(devices if on_gpu else 0)]
-    experiments = plan_runs(make_parser().parse_args(flags), "docker", PlainProgress())
+    experiments = make_experiments(make_parser().parse_args(flags), choose_model)
     if len(experiments) != 1:
         raise SpecError(
             f"one run at a time, and this makes {len(experiments)}: ./measure.sh --gpu makes sweeps"
         )
     refuse_limits(experiments[0], "take ./measure.sh --gpu")
-    experiment = settle(experiments[0], "docker", PlainProgress())
+    (experiment,) = settle(experiments, "docker", print)
     ids = _gpu_ids(given.get("GPU_IDS", ""), gpus) if on_gpu else ()
     label = (
         experiment.label
@@ -126,9 +125,10 @@ def prepare(session: Path, experiment: Experiment, plan: Plan) -> RunFolder:
     return run
 
 
-def data_of(experiment: Experiment) -> list[str]:
-    weights = MODELS[experiment.model].weights if experiment.model in MODELS else None
-    return [name for name in (experiment.dataset, weights) if name is not None and name != "none"]
+def choose_model(workload: str, models: Sequence[str]) -> str:
+    """The first of the models whose pretrained weights can be had here; says why."""
+    command = [sys.executable, "-m", "workloads.models.pretrained", *models]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def _other_flags(text: str) -> list[str]:

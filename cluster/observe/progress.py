@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.observe.collector import Collector
@@ -14,7 +17,20 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, node_name
 
 PLAIN_EVERY_S = 2.0
+SLOW_S = 2.0
 MOST_BARS = 16
+
+
+@contextlib.contextmanager
+def say_if_slow(say: Callable[[str], None], text: str) -> Iterator[None]:
+    """Say what is going on where it takes longer than two seconds."""
+    timer = threading.Timer(SLOW_S, say, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:

@@ -119,6 +119,12 @@ def fitting(model: str) -> list[str]:
     return [name for name, facts in DATASETS.items() if facts.gives == MODELS[model].takes]
 
 
+def files_of(model: str, dataset: str) -> list[str]:
+    """Names of the data set and of the pretrained weights whose files a run reads."""
+    weights = MODELS[model].weights if model in MODELS else None
+    return [name for name in (dataset, weights) if name is not None and name != "none"]
+
+
 EVEN = 1_000_000
 """The largest ALPHA: shards are alike long before it."""
 

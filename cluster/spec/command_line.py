@@ -32,10 +32,14 @@ class Parser(argparse.ArgumentParser):
         found, unrecognized = self.parse_known_args(args, namespace)
         if unrecognized:
             flag = unrecognized[0].partition("=")[0]
-            meant = difflib.get_close_matches(flag, self._option_string_actions, n=1)
+            meant = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
             hint = f"; did you mean {meant[0]}?" if meant else ""
             self.error(f"unrecognized arguments: {' '.join(unrecognized)}{hint}")
         return found
+
+    def action_of(self, flag: str) -> argparse.Action:
+        """What a flag stands for."""
+        return self._option_string_actions[flag]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

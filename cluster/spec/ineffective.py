@@ -1,24 +1,25 @@
-"""Options that would turn nothing: which, and why. Pure; standard library only.
+"""Options without effect: which, and why.
 
-A option that is given and does nothing is refused with the reason. In a sweep it goes to the runs in which it
-does something, as passes go to the strategies that have them, and is refused where there is no such run.
+An option that is given and has no effect is refused with the reason. In a sweep it goes to the runs
+in which it has one, as passes go to the strategies that have them, and is refused where there is no
+such run.
 """
 
 from __future__ import annotations
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
+from cluster.spec.options import WITHOUT_MOMENTUM
 
 LEARNING = (
     *("lr", "momentum", "weight_decay", "lr_rule", "warmup_epochs"),
     *("shuffle", "partition", "augment", "test_size"),
 )
-"""What changes only what is learned."""
-WITHOUT_MOMENTUM = {"adamw": "which has its own moments, 0.9 and 0.999"}
+"""Options that change only what is learned."""
 
 
-def idle(model: str, optimizer: str) -> dict[str, str]:
-    """Option -> in which of the two it finds nothing to change, and why."""
+def ineffective_options(model: str, optimizer: str) -> dict[str, str]:
+    """Option -> which model or optimizer makes it ineffective, and why."""
     found = {}
     if optimizer in WITHOUT_MOMENTUM:
         found["momentum"] = f"optimizer {optimizer}, {WITHOUT_MOMENTUM[optimizer]}"

@@ -15,7 +15,7 @@ import pytest
 
 from cluster.containers.client import client
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
-from cluster.containers.engine import note_data_folder
+from cluster.environment import note_data_folder
 from tests import laws
 from tests.measuring import (
     PROJECT,

@@ -24,7 +24,7 @@ from cluster.existing import engine as spark_engine
 from cluster.namespaces import engine as netns_engine
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import MODELS, WORKLOADS
-from cluster.spec.experiment import OPTIMIZERS
+from cluster.spec.options import OPTIMIZERS
 from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import SCHEDULES, STRATEGIES
 from workloads.data.datasets import DATASETS
@@ -143,7 +143,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ),
         (["--epochs", "1", "--shuffle", "fixed"], "shuffle fixed shows from the second epoch on"),
         (["--warmup-epochs", "3", "--epochs", "2"], "more than the 2 epochs of a run"),
-        (["--warmup-epochs", "0.01"], "a rise takes 2; use --warmup-epochs 0.0869565 or more"),
+        (["--warmup-epochs", "0.01"], "a warm-up takes 2; use --warmup-epochs 0.0869565 or more"),
         (["--strategy", "single", "--link", "5mbit"], "link does not apply to strategy single"),
         (
             ["--global-batch-size", "64", "--lr-rule", "linear"],

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.spec.errors import SpecError
-from cluster.spec.experiment import OPTIMIZERS, Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.options import OPTIMIZERS
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 OPTIONS: dict[str, list[Any]] = {
@@ -90,7 +91,7 @@ def test_a_combination_is_refused_exactly_where_it_makes_no_sense(strategy: str)
         ("allreduce", {"model": "synthetic:4M", "lr": 0.1}, "lr does not apply .* learns nothing"),
         ("allreduce", {"model": "synthetic:4M", "test_size": 1}, "test_size does not apply to"),
         ("allreduce", {"shuffle": "fixed", "epochs": 1}, "from the second epoch on"),
-        ("allreduce", {"warmup_epochs": 0.06}, "is no rise: an epoch has 23 steps"),
+        ("allreduce", {"warmup_epochs": 0.06}, "is no warm-up: an epoch has 23 steps"),
     ],
 )
 def test_a_refusal_says_why(strategy: str, options: dict[str, Any], reason: str) -> None:

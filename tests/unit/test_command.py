@@ -7,7 +7,8 @@ import shlex
 import pytest
 
 from analysis.report.overview.command import command
-from cluster.flags import make_experiments, make_parser
+from cluster.flags import make_parser
+from cluster.plan import make_experiments, settle
 from cluster.spec.experiment import Experiment
 
 EXPERIMENTS = [
@@ -49,7 +50,7 @@ def test_what_it_says_makes_the_same_experiment(experiment: Experiment) -> None:
     words = shlex.split(command(experiment.to_json()))
     assert words[0] == "./measure.sh"
     args = make_parser().parse_args(words[1:])
-    assert make_experiments(args, args.engine) == [experiment]
+    assert settle(make_experiments(args), args.engine, print) == [experiment]
 
 
 def test_defaults_are_not_said() -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from cluster import measure
+from cluster import environment, measure
 from cluster.containers import checks
-from cluster.containers import engine as docker_engine
-from cluster.engine import EngineUnavailable
+from cluster.engine import EngineUnavailable, choose_engine
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 
@@ -70,7 +69,7 @@ def test_every_node_needs_a_gpu(engine: dict[str, Any], monkeypatch: pytest.Monk
 
 def test_namespaces_have_no_gpus() -> None:
     with pytest.raises(SpecError, match="gpu needs containers: use --engine docker"):
-        measure.choose_engine("netns", [Experiment(gpu=1)])
+        choose_engine("netns", [Experiment(gpu=1)])
 
 
 def test_hosts_that_are_prepared_for_torchrun_have_no_gpus(
@@ -85,10 +84,10 @@ def test_hosts_that_are_prepared_for_torchrun_have_no_gpus(
 def test_a_persons_own_lines_stay_in_composes_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_engine, "PROJECT", tmp_path)
+    monkeypatch.setattr(environment, "PROJECT", tmp_path)
     (tmp_path / "compose").mkdir()
     for cache in ("one", "two"):
-        docker_engine.note_data_folder(Path("/cache") / cache / "mnist")
+        environment.note_data_folder(Path("/cache") / cache / "mnist")
         path = tmp_path / "compose" / ".env"
         path.write_text(path.read_text() + ("GPUS=4\n" if cache == "one" else ""))
     assert path.read_text().splitlines() == ["GPUS=4", "GRADWIRE_DATA_DIR=/cache/two"]

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cluster.spec.experiment import MOMENTUM, Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.options import MOMENTUM
 from cluster.spec.strategies import STRATEGIES
 from tests.loopback import on_workers
 from workloads import strategies

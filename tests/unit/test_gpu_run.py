@@ -19,7 +19,7 @@ from cluster.gpu import namespace_holder as gpu_machine
 from cluster.gpu import plan as gpu_plan
 from cluster.gpu.collector import Nodes, watch
 from cluster.gpu.node import devices, place
-from cluster.gpu.plan import data_of, make_plan, prepare
+from cluster.gpu.plan import make_plan, prepare
 from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
 from cluster.spec.consensus import choose_schedule
 from cluster.spec.errors import SpecError
@@ -43,7 +43,7 @@ def test_by_default_two_gpus_train_mnist_through_nccl() -> None:
         "docker",
     )
     assert plan == Plan("ddp", "001-ddp-n2-gpu-s1", (0, 1), 0, 2)
-    assert data_of(experiment) == ["mnist"]
+    assert experiment.dataset == "mnist"
 
 
 def test_the_environment_is_as_the_flags_are() -> None:

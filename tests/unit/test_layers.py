@@ -67,7 +67,7 @@ def test_all_packages_are_looked_at() -> None:
     for module in ("cluster.spec.experiment", "cluster.measure", "workloads.worker"):
         assert module in FILES
     assert "torch" in packages("workloads.training")
-    assert "cluster.namespaces.engine" in imports("cluster.measure")
+    assert "cluster.namespaces.engine" in imports("cluster.doctor")
 
 
 @pytest.mark.parametrize("module", [m for m in FILES if inside(m, "cluster.spec")])

@@ -8,9 +8,10 @@ import pytest
 
 from analysis.summary.step_times import WARM_UP, steps_of_a_turn
 from cluster import presets
-from cluster.flags import make_experiments, make_parser
+from cluster.flags import make_parser
 from cluster.links import findings as link_report
 from cluster.links.burst_size import burst_bytes
+from cluster.plan import make_experiments
 from cluster.spec import synthetic
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -18,7 +19,7 @@ from cluster.spec.launchers import LAUNCHERS
 
 
 def experiments(flags: str) -> list[Experiment]:
-    return make_experiments(make_parser().parse_args(flags.split()), "netns")
+    return make_experiments(make_parser().parse_args(flags.split()))
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -109,7 +110,7 @@ def test_an_unknown_preset_is_told_what_exists() -> None:
         experiments("--preset free")
 
 
-def test_a_knob_that_does_not_exist_is_refused(
+def test_an_option_that_does_not_exist_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "odd.toml").write_text(
@@ -162,7 +163,7 @@ quick = false
 """
 
 
-def test_a_quick_variant_replaces_knobs_of_all_runs_or_of_one_and_leaves_some_out(
+def test_a_quick_variant_replaces_options_of_all_runs_or_of_one_and_leaves_some_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "some.toml").write_text(QUICK)

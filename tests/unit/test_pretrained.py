@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.flags import make_experiments, make_parser
+from cluster.flags import make_parser
+from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
 from workloads.data import sources
 from workloads.data.datasets import WEIGHTS, DataFile, Dataset
@@ -114,10 +115,10 @@ def test_the_chosen_name_is_what_is_run_and_a_model_that_was_named_is_not_asked_
         known = {name: replace(one, mirrors=(mirror,)) for name, one in WEIGHTS.items()}
         chooser = Chooser(weights=known)
         for flags in ("--workload bert-rte", "--preset language-model"):
-            found = make_experiments(make_parser().parse_args(flags.split()), "netns", chooser)
+            found = make_experiments(make_parser().parse_args(flags.split()), chooser)
             assert {one.model for one in found} == {taken}
     silent = Chooser(weights={})  # which would be a KeyError
     for flags in ("--workload bert-rte --model bert-minilm", "--preset language-model --quick"):
-        found = make_experiments(make_parser().parse_args(flags.split()), "netns", silent)
+        found = make_experiments(make_parser().parse_args(flags.split()), silent)
         assert {one.model for one in found} == {"bert-minilm"}
         assert not silent.lines

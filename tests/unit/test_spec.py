@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from cluster.spec.errors import SpecError
-from cluster.spec.experiment import (
-    ENGINES,
-    LR_RULES,
-    MAX_WORKERS,
-    Experiment,
-    strategies_with_passes,
-)
+from cluster.spec.experiment import EXISTING, Experiment
+from cluster.spec.experiment_checks import MAX_WORKERS
+from cluster.spec.field_docs import field_docs
+from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.options import LR_RULES
 from cluster.spec.strategies import SCHEDULES, STRATEGIES
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
@@ -39,6 +37,7 @@ def experiments(draw: some.DrawFn) -> Experiment:
         workers=workers,
         passes=passes,
         schedule=schedule,
+        local_steps=1,
         epochs=draw(some.integers(1, 100_000)),
         train_size=draw(some.integers(workers * batch_size, 10**9)),
         batch_size=batch_size,
@@ -46,7 +45,7 @@ def experiments(draw: some.DrawFn) -> Experiment:
         momentum=draw(some.floats(0, 1, exclude_max=True)),
         lr_rule="none" if strategy == "single" else draw(some.sampled_from(sorted(LR_RULES))),
         seed=draw(some.integers(0, 2**31 - 1)),
-        engine=draw(some.sampled_from(ENGINES)),
+        engine=draw(some.sampled_from(["docker", "netns", EXISTING])),
         cpus=draw(some.none() | some.floats(0.01, 1024)),
         interval=draw(some.floats(0.1, 3600)),
     )
@@ -104,8 +103,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"interval": 0}, "interval", "not 0"),
     ({**PAIRS, "passes": 0}, "passes", "between 1 and 256, not 0"),
     ({**PAIRS, "passes": -1}, "passes", "not -1"),
-    ({**PAIRS, "passes": None}, "passes", "pairwise needs passes"),
-    ({**PAIRS, "schedule": None}, "schedule", "pairwise needs a schedule"),
     ({**PAIRS, "passes": 2, "schedule": "exponential"}, "passes", "must be 1, not 2"),
     ({"passes": 1}, "passes", "applies to: pairwise"),
     ({"schedule": "ring"}, "schedule", "applies to: pairwise"),
@@ -149,7 +146,7 @@ def test_the_last_value_before_a_refusal_is_accepted(
 
 @pytest.mark.parametrize(
     ("field", "choices"),
-    [("strategy", tuple(STRATEGIES)), ("schedule", SCHEDULES), ("engine", ENGINES)],
+    [("strategy", tuple(STRATEGIES)), ("schedule", SCHEDULES), ("launcher", tuple(LAUNCHERS))],
 )
 def test_an_unknown_name_says_what_exists(field: str, choices: tuple[str, ...]) -> None:
     with pytest.raises(SpecError) as refusal:
@@ -161,7 +158,7 @@ def test_an_unknown_name_says_what_exists(field: str, choices: tuple[str, ...]) 
 
 def test_passes_belong_to_the_strategies_that_say_so() -> None:
     with_passes = [name for name, facts in STRATEGIES.items() if facts.has_passes]
-    assert strategies_with_passes() == with_passes
+    assert with_passes
     for name in set(STRATEGIES) - set(with_passes):
         with pytest.raises(SpecError, match=f"does not apply to strategy {name}"):
             Experiment(strategy=name, workers=1, passes=1)
@@ -239,13 +236,26 @@ def test_a_label_names_strategy_workers_and_passes(values: dict[str, Any], label
     assert Experiment(**values).label == label
 
 
-def test_every_knob_has_a_group_a_help_and_a_unit() -> None:
-    options = [field for field in dataclasses.fields(Experiment) if field.metadata]
-    assert {"workers", "strategy", "passes", "lr"} <= {field.name for field in options}
+def test_every_option_has_a_group_a_docstring_and_a_unit() -> None:
+    options = dataclasses.fields(Experiment)
+    assert list(field_docs(Experiment)) == [field.name for field in options]
     for field in options:
         assert field.metadata["group"] in ("strategy", "cluster", "training")
-        assert field.metadata["help"]
         assert field.metadata["unit"]
+
+
+def test_defaults_that_depend_on_the_strategy_are_filled_in() -> None:
+    pairs = Experiment(strategy="pairwise")
+    assert (pairs.passes, pairs.schedule, pairs.average) == (1, "ring", "parameters")
+    assert Experiment(strategy="local-sgd").local_steps == 8
+    assert (Experiment().passes, Experiment().schedule, Experiment().local_steps) == (None, None, 1)
+
+
+def test_settling_changes_nothing_but_engine_and_schedule() -> None:
+    asked = Experiment(strategy="pairwise", schedule="auto", workers=6, link="0.02gbit")
+    settled = asked.settled("docker", "grid")
+    assert settled == dataclasses.replace(asked, engine="docker", schedule="grid")
+    assert asked.schedule == "auto"
 
 
 def test_the_number_of_gpus_decides_device_and_back_end() -> None:

@@ -1,7 +1,11 @@
-"""Which of several pretrained networks a workload starts from: the first whose weights can be had here."""
+"""Which of several pretrained networks a workload starts from: the first whose weights can be had here.
+
+python -m workloads.models.pretrained MODEL...      prints the one, and why on standard error
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,3 +56,15 @@ def find(dataset: Dataset, data_dir: Path | None) -> Path | None:
         if not wrong:
             return folder
     return None
+
+
+def main(models: Sequence[str]) -> int:
+    """Prints the chosen model, and why on standard error."""
+    chosen, why = choose(models, None)
+    print(f"model {chosen}, {why}; --model {chosen} pins it", file=sys.stderr)
+    print(chosen)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

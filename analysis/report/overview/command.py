@@ -10,7 +10,8 @@ import shlex
 from typing import Any
 
 from cluster.spec.errors import SpecError
-from cluster.spec.experiment import OFF, Experiment
+from cluster.spec.experiment import Experiment
+from cluster.spec.options import OFF
 from cluster.spec.strategies import own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")

@@ -1,0 +1,77 @@
+"""The folder that a session writes to, and what is shown when the session ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from cluster import PROJECT
+from cluster.observe.progress import say_if_slow
+from cluster.observe.results_table import print_links, print_table
+from cluster.spec.documents.summary import Summary
+from cluster.spec.errors import SpecError
+from cluster.spec.run_folder import new_session
+
+
+def check_output(output: Path) -> None:
+    """SpecError where there is no folder that we may write to; nothing is made yet."""
+    try:
+        existing = next(p for p in [output.absolute(), *output.absolute().parents] if p.exists())
+    except OSError as error:
+        raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
+    if not existing.is_dir():
+        raise SpecError(f"output {output}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise SpecError(f"output {output}: no permission to write in {existing}")
+
+
+def open_session(output: Path) -> Path:
+    """A new session folder."""
+    try:
+        return new_session(output.resolve())
+    except OSError as error:
+        raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
+
+
+def show(
+    summaries: list[Summary], folder: Path, args: argparse.Namespace, say: Callable[[str], None]
+) -> None:
+    """The table and the report on standard error; with --json the summaries on standard output."""
+    console = Console(stderr=True)
+    # A narrow window folds the lines; rich would cut numbers off.
+    console.width = max(console.width, 120) if console.is_terminal else 200
+    print_table(summaries, console)
+    print_links(summaries, console)
+    for summary in summaries:
+        if args.quiet and summary.error is not None:  # else it was said when it happened
+            print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
+    print(f"run folders: {folder}", file=sys.stderr)
+    if not args.no_report:
+        with say_if_slow(say, "writing the report"):
+            print(f"report: {write_report(folder)}", file=sys.stderr)
+    if args.json:
+        print(json.dumps([summary.to_json() for summary in summaries], indent=1))
+
+
+def write_report(folder: Path) -> str:
+    """Where the session's report is, or why it could not be written.
+
+    It is made by a process of its own: the command line needs no pandas.
+    """
+    command = [sys.executable, "-m", "analysis.network_report", str(folder)]
+    command += ["--output", str(folder)]
+    answer = subprocess.run(
+        command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    if answer.returncode == 0:
+        return str(folder / "report.html")
+    reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+    again = f"python -m analysis.network_report {folder}"
+    return f"could not be written: {reason}; to try again: {again}"

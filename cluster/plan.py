@@ -1,0 +1,227 @@
+"""Flags, presets and workloads -> settled Experiments, each made and checked once.
+
+args --presets.expand--> flags of each run --value_lists--> option -> values
+     --combinations--> options of one run --Experiment--> checked, defaults filled in
+     --settle--> with the engine and the schedule that the host has chosen
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from cluster import presets
+from cluster.spec.catalogue import DATASETS
+from cluster.spec.consensus import choose_schedule
+from cluster.spec.errors import SpecError, one_of
+from cluster.spec.experiment import Experiment
+from cluster.spec.experiment_checks import no_passes
+from cluster.spec.ineffective import ineffective_options
+from cluster.spec.links import NONE
+from cluster.spec.options import OFF
+from cluster.spec.strategies import EXCHANGE_OPTIONS, SCHEDULES, STRATEGIES
+
+YES_NO = {"yes": True, "no": False}
+MOST_RUNS = 999
+SINGLE_VALUED = ("interval", "seed")
+CLUSTER_OF_SEVERAL = ("link", *presets.REPEATED)
+"""Options that a baseline of one worker among other strategies goes without."""
+WITH_NONE = (*CLUSTER_OF_SEVERAL, "total_memory")
+"""Options in which `none` stands for no limit, also beside a preset that has one."""
+
+Options = dict[str, Any]
+Values = dict[str, list[Any]]
+"""Option -> the values it takes in a sweep; what is absent has its default."""
+
+
+def make_experiments(
+    args: argparse.Namespace, choose: presets.Choose = presets.take_last
+) -> list[Experiment]:
+    """All runs that were asked for; those that fit one cluster are neighbours."""
+    effects = Effects()
+    runs: dict[Experiment, None] = {}
+    for flags in presets.expand(args, choose):
+        for options in combinations(value_lists(flags)):
+            runs[Experiment(**effects.keep(options))] = None
+    effects.check(typed={name for name, value in vars(args).items() if value is not None})
+    if len(runs) > MOST_RUNS:
+        raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
+    for experiment in runs:
+        available = DATASETS[experiment.dataset].train_size
+        if experiment.train_size > available:
+            raise SpecError(
+                f"train_size {experiment.train_size:,} is more than the {available:,} training"
+                f" samples of {experiment.dataset}"
+            )
+    return _neighbours(runs)
+
+
+def settle(
+    experiments: Iterable[Experiment], engine: str, say: Callable[[str], None]
+) -> list[Experiment]:
+    """With this engine, and with a schedule in place of `auto`."""
+
+    @functools.cache
+    def chosen(workers: int, passes: int, seed: int) -> str:
+        choice = choose_schedule(workers, passes, seed)
+        say(f"schedule for {workers} workers, passes {passes}: {choice.schedule} ({choice.why})")
+        return choice.schedule
+
+    return [
+        run.settled(
+            engine,
+            chosen(run.workers, run.passes, run.seed)
+            if run.schedule == "auto" and run.passes
+            else run.schedule,
+        )
+        for run in experiments
+    ]
+
+
+@dataclasses.dataclass
+class Effects:
+    """Which of the given options have an effect in some run of the session, and which in none."""
+
+    effective: set[str] = dataclasses.field(default_factory=set)
+    ineffective: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Option -> why it had no effect in a run."""
+
+    def keep(self, options: Options) -> Options:
+        """Without those that have no effect in this run."""
+        model = options.get("model", Experiment.model)
+        found = ineffective_options(model, options.get("optimizer", Experiment.optimizer))
+        given = {name for name, value in options.items() if value != OFF.get(name, ...)}
+        self.ineffective |= {name: why for name, why in found.items() if name in given}
+        kept = {name: value for name, value in options.items() if name not in found}
+        self.effective |= kept.keys()
+        return kept
+
+    def check(self, typed: set[str]) -> None:
+        """Refuse what a person typed without any effect; a preset's or workload's own is dropped."""
+        for name, reason in self.ineffective.items():
+            if name in typed and name not in self.effective:
+                raise SpecError(f"{name} does not apply to {reason}")
+
+
+def value_lists(flags: argparse.Namespace) -> Values:
+    """What was typed as values, seeds counted up; SpecError for what is none."""
+    values: Values = {}
+    for field in dataclasses.fields(Experiment):
+        if field.name != "engine" and (text := getattr(flags, field.name)) is not None:
+            values[field.name] = _values(field.name, text)
+    repeat = _number("repeat", flags.repeat, int) if flags.repeat is not None else 1
+    if not 1 <= repeat <= 1000:
+        raise SpecError(f"repeat must be between 1 and 1,000, not {repeat:,}")
+    first_seed = values.get("seed", [Experiment.seed])[0]
+    values["seed"] = [first_seed + k for k in range(repeat)]
+    values.setdefault("strategy", ["pairwise" if "passes" in values else Experiment.strategy])
+    _check_strategies(values)
+    if flags.global_batch_size is not None:
+        if "batch_size" in values:
+            raise SpecError(
+                "batch_size is per worker, global_batch_size for all together: give one"
+            )
+        values["global_batch_size"] = [_number("global_batch_size", flags.global_batch_size, int)]
+        values["lr_rule"] = _rules_for_global_batch(values.get("lr_rule", ["auto"]))
+    return values
+
+
+def combinations(values: Values) -> Iterator[Options]:
+    """The options of every run: workers vary slowest, then strategies, then the other options."""
+    alone = values["strategy"] == ["single"]
+    workers = values.get("workers", [1 if alone else Experiment.workers])
+    for count, strategy in itertools.product(workers, values["strategy"]):
+        others = _options_of(strategy, values, alone)
+        count = count if alone or STRATEGIES[strategy].exchanges else 1
+        for combination in itertools.product(*others.values()):
+            options = dict(zip(others, combination, strict=True))
+            if (total := options.pop("global_batch_size", None)) is not None:
+                options["batch_size"] = _share(total, count)
+            yield {"workers": count, "strategy": strategy, **options}
+
+
+def _options_of(strategy: str, values: Values, alone: bool) -> Values:
+    """The options that a strategy takes of a sweep, in the order of Experiment's fields."""
+    facts = STRATEGIES[strategy]
+    left_out = {"workers", "strategy"}
+    if not facts.has_passes:
+        left_out |= {"passes", "schedule"}
+    if not facts.exchanges and not alone:  # a baseline in a list of strategies
+        left_out |= {*EXCHANGE_OPTIONS, *CLUSTER_OF_SEVERAL}
+    order = [*(field.name for field in dataclasses.fields(Experiment)), "global_batch_size"]
+    return {name: values[name] for name in order if name in values and name not in left_out}
+
+
+def _check_strategies(values: Values) -> None:
+    strategies = values["strategy"]
+    for option, choices in (("strategy", STRATEGIES), ("schedule", SCHEDULES)):
+        for name in values.get(option, ()):
+            one_of(option, name, choices)
+    for option in ("passes", "schedule"):
+        if option in values and not any(STRATEGIES[name].has_passes for name in strategies):
+            raise SpecError(no_passes(option, ", ".join(strategies)))
+
+
+def _rules_for_global_batch(rules: Sequence[str]) -> list[str]:
+    """More workers make no larger global batch, so the learning rate is not scaled."""
+    for rule in rules:
+        if rule in ("linear", "sqrt"):
+            raise SpecError(
+                f"lr_rule {rule} does not go with global_batch_size, where more workers make no"
+                " larger batch; use --batch-size, or --lr"
+            )
+    return ["none" if rule == "auto" else rule for rule in rules]
+
+
+def _share(global_batch: int, workers: int) -> int:
+    """Rounded down, as in courses: 256 samples are 85 for each of 3 workers."""
+    if global_batch < workers:
+        raise SpecError(f"global_batch_size {global_batch} is not enough for {workers} workers")
+    return global_batch // workers
+
+
+def _neighbours(experiments: Iterable[Experiment]) -> list[Experiment]:
+    """Runs that fit one cluster side by side, so that it is started once; else in the order given."""
+    clusters: dict[object, list[Experiment]] = {}
+    for experiment in experiments:
+        clusters.setdefault(experiment.cluster, []).append(experiment)
+    return [experiment for group in clusters.values() for experiment in group]
+
+
+def _values(name: str, text: Any) -> list[Any]:
+    """A comma-separated list as values, each once; of a repeated flag, the list of its texts."""
+    if name in WITH_NONE:
+        cases = text if isinstance(text, list) else text.split(",")
+        return list(dict.fromkeys(None if case == NONE else case.strip() for case in cases))
+    values = [_number(name, part.strip(), option_type(name)) for part in text.split(",")]
+    if len(values) > 1 and name in SINGLE_VALUED:
+        raise SpecError(f"{name} takes one value, not {text!r}")
+    return list(dict.fromkeys(values))
+
+
+def option_type(name: str) -> type:
+    """Of an option that is given: int, float, str or bool."""
+    hint = _hints()[name]
+    if isinstance(hint, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    assert isinstance(hint, type)
+    return hint
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Experiment)
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    try:
+        return YES_NO[text] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        expected = {bool: "yes or no", int: "a whole number"}.get(kind, "a number")
+        raise SpecError(f"{name} must be {expected}, not {text!r}") from None

@@ -1,0 +1,334 @@
+"""What an Experiment does when it is made: fill in defaults that depend on others, refuse the rest.
+
+Every function takes the new experiment; a refusal is a SpecError that names the option, what was
+given and what would be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from cluster.spec import catalogue, synthetic
+from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.errors import SpecError, between, one_of
+from cluster.spec.ineffective import ineffective_options
+from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
+from cluster.spec.options import (
+    COMPRESSIONS,
+    LR_RULES,
+    MOMENTUM,
+    OFF,
+    OPTIMIZERS,
+    SHUFFLES,
+    WITHOUT_MOMENTUM,
+)
+from cluster.spec.quantities import parse_memory, write_memory
+from cluster.spec.strategies import (
+    AVERAGES,
+    BUFFERS,
+    REDUCTIONS,
+    SCHEDULES,
+    STRATEGIES,
+    WARMUP_EPOCHS,
+    own_defaults,
+)
+
+if TYPE_CHECKING:
+    from cluster.spec.experiment import Experiment
+
+MAX_WORKERS = 256
+MAX_GPUS = 16
+"""Of one host, and so of one process."""
+RANGES: dict[str, tuple[float, float]] = {
+    "workers": (1, MAX_WORKERS),
+    "epochs": (1, 100_000),
+    "local_steps": (1, 100_000),
+    "train_size": (1, 10**9),
+    "batch_size": (1, 10**9),
+    "seed": (0, 2**31 - 1),
+    "interval": (0.1, 3600),
+    "lr": (1e-9, 1000),
+    "cpus": (0.01, 1024),
+    "bucket_mb": (0, 1024 * 1024),
+    "passes": (1, MAX_WORKERS),
+    "weight_decay": (0, 1),
+    "warmup_epochs": (0, 100_000),
+    "gpu": (0, MAX_GPUS),
+}
+CHOICES: dict[str, Any] = {
+    "average": AVERAGES,
+    "reduce": REDUCTIONS,
+    "buffers": BUFFERS,
+    "compress": COMPRESSIONS,
+    "schedule": SCHEDULES,
+    "dataset": DATASETS,
+    "optimizer": OPTIMIZERS,
+    "lr_rule": LR_RULES,
+    "shuffle": SHUFFLES,
+}
+"""Options whose values are names; strategy, launcher and model are checked before all others."""
+
+
+def complete(experiment: Experiment) -> None:
+    """SpecError for what cannot be run; else every option has a value that is stored."""
+    _check_types(experiment)
+    one_of("launcher", experiment.launcher, LAUNCHERS)
+    one_of("strategy", experiment.strategy, STRATEGIES)
+    _check_model(experiment)
+    _fill_defaults(experiment)
+    for name, choices in CHOICES.items():
+        if (value := getattr(experiment, name)) is not None:
+            one_of(name, value, choices)
+    _check_data(experiment)
+    for name, (low, high) in RANGES.items():
+        if (value := getattr(experiment, name)) is not None:
+            between(name, value, low, high)
+    if experiment.momentum is not None and not 0 <= experiment.momentum < 1:
+        raise SpecError(f"momentum must be at least 0 and below 1, not {experiment.momentum:g}")
+    _refuse(experiment, ineffective_options(experiment.model, experiment.optimizer))
+    _check_strategy(experiment)
+    _check_passes(experiment)
+    _check_nodes(experiment)
+    _check_memory(experiment)
+    _check_gpu(experiment)
+    _check_steps(experiment)
+
+
+def _set(experiment: Experiment, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(experiment, name, value)
+
+
+def _check_types(experiment: Experiment) -> None:
+    """A spec.json may be edited by hand: text is no number, and true is no 1."""
+    cls: Any = type(experiment)
+    for name, kinds in _kinds(cls).items():
+        value = getattr(experiment, name)
+        if type(value) not in kinds:
+            wanted = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
+            raise SpecError(f"{name} must be of type {wanted}, not {value!r}")
+
+
+@functools.cache
+def _kinds(cls: Any) -> dict[str, tuple[type, ...]]:
+    """Option -> the types it may be given; a whole number will do for a float."""
+    kinds = {}
+    for field in dataclasses.fields(cls):
+        hint = get_type_hints(cls)[field.name]
+        allowed = get_args(hint) or (hint,)
+        allowed += (int,) if float in allowed else ()
+        allowed += (NoneType,) if field.default is None and NoneType not in allowed else ()
+        kinds[field.name] = allowed
+    return kinds
+
+
+def _check_model(experiment: Experiment) -> None:
+    if not experiment.model.startswith(synthetic.PREFIX):
+        one_of("model", experiment.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
+        return
+    try:
+        synthetic.parse(experiment.model)
+    except ValueError as error:
+        raise SpecError(f"model {experiment.model}: {error}") from None
+
+
+def _fill_defaults(experiment: Experiment) -> None:
+    """Defaults that depend on other options; warmup_epochs waits for the number of steps."""
+    facts = STRATEGIES[experiment.strategy]
+    defaults: dict[str, object] = {
+        "average": facts.averages[0],
+        "buffers": facts.buffers,
+        "local_steps": facts.local_steps,
+        "dataset": _fitting(experiment)[0],
+    }
+    if facts.has_passes:
+        defaults |= {"passes": 1, "schedule": "ring"}
+    if experiment.optimizer not in WITHOUT_MOMENTUM:
+        defaults["momentum"] = MOMENTUM
+    for name, default in defaults.items():
+        if getattr(experiment, name) is None:
+            _set(experiment, **{name: default})
+    if experiment.lr_rule == "auto":
+        # A sum of gradients is N times their mean already; without data nothing is learned.
+        alone = experiment.workers == 1 or experiment.reduce == "sum"
+        unscaled = alone or experiment.dataset == "none"
+        _set(experiment, lr_rule="none" if unscaled else facts.lr_rule)
+
+
+def _fitting(experiment: Experiment) -> list[str]:
+    """The data sets that the model takes."""
+    is_synthetic = experiment.model.startswith(synthetic.PREFIX)
+    return ["none"] if is_synthetic else catalogue.fitting(experiment.model)
+
+
+def _check_data(experiment: Experiment) -> None:
+    facts, fitting = DATASETS[experiment.dataset], _fitting(experiment)
+    if experiment.dataset not in fitting:
+        raise SpecError(
+            f"model {experiment.model} does not fit dataset {experiment.dataset}: it takes"
+            f" {DATASETS[fitting[0]].gives}, not {facts.gives}; use --dataset"
+            f" {' or '.join(fitting)}"
+        )
+    try:
+        catalogue.parse_partition(experiment.partition)
+    except ValueError as error:
+        raise SpecError(f"partition {experiment.partition!r}: {error}") from None
+    if experiment.augment and not facts.gives.startswith("images"):
+        raise SpecError(f"augment is for images; {experiment.dataset} gives {facts.gives}")
+    if experiment.shuffle == "fixed" and experiment.epochs == 1:
+        raise SpecError("shuffle fixed shows from the second epoch on, and epochs is 1")
+    if experiment.test_size is not None:
+        between("test_size", experiment.test_size, 1, max(1, facts.test_size))
+
+
+def _check_strategy(experiment: Experiment) -> None:
+    strategy, launcher = experiment.strategy, LAUNCHERS[experiment.launcher]
+    facts = STRATEGIES[strategy]
+    if not facts.exchanges and experiment.workers != 1:
+        raise SpecError(
+            f"strategy {strategy} has one worker, not {experiment.workers}: use --workers 1"
+        )
+    _refuse(
+        experiment, {name: f"strategy {strategy}, {why}" for name, why in facts.refuses.items()}
+    )
+    if strategy not in launcher.strategies:
+        raise SpecError(
+            f"launcher {experiment.launcher} has no {strategy}: {launcher.offers};"
+            f" it has: {', '.join(launcher.strategies)}"
+        )
+    reasons = {n: f"launcher {experiment.launcher}, {why}" for n, why in launcher.refuses.items()}
+    _refuse(experiment, reasons)
+    if experiment.average == "parameters" and experiment.reduce == "sum":
+        raise SpecError(
+            "reduce sum makes no sense for parameters: N models added up are no model;"
+            " use --average gradients, or --reduce mean"
+        )
+    if experiment.average == "parameters" and experiment.overlap:
+        raise SpecError(
+            "overlap needs --average gradients: parameters are only known after the update,"
+            " when backward is over"
+        )
+
+
+def _check_passes(experiment: Experiment) -> None:
+    passes, workers = experiment.passes, experiment.workers
+    if not STRATEGIES[experiment.strategy].has_passes:
+        for name in ("passes", "schedule"):
+            if getattr(experiment, name) is not None:
+                raise SpecError(no_passes(name, experiment.strategy))
+    elif experiment.schedule == "exponential" and passes and 1 < passes < workers - 1:
+        raise SpecError(
+            f"schedule exponential makes pairs, so passes must be 1, not {passes};"
+            " use schedule grid for larger groups"
+        )
+
+
+def no_passes(name: str, strategies: str) -> str:
+    """What --passes or --schedule is told where no strategy has them."""
+    having = [name for name, facts in STRATEGIES.items() if facts.has_passes]
+    return f"{name} does not apply to strategy {strategies}; it applies to: {', '.join(having)}"
+
+
+def _refuse(experiment: Experiment, refused: dict[str, str]) -> None:
+    """Refuse options, or option=value, that differ from the default; `refused` says where and why."""
+    default = {field.name: field.default for field in dataclasses.fields(experiment)}
+    default |= own_defaults(experiment.strategy)
+    default |= OFF
+    if experiment.optimizer not in WITHOUT_MOMENTUM:
+        default |= {"momentum": MOMENTUM}
+    for option, reason in refused.items():
+        name, _, value = option.partition("=")
+        given = getattr(experiment, name)
+        if given == value if value else given not in (default[name], None):
+            raise SpecError(f"{option.replace('=', ' ')} does not apply to {reason}")
+
+
+def _check_nodes(experiment: Experiment) -> None:
+    """Links and stragglers by rank, stored in one spelling so that equal ones are equal."""
+    for name, parse, write in (
+        ("link", parse_link, str),
+        ("bottleneck", parse_links, write_by_rank),
+        ("straggler", parse_cores, write_by_rank),
+    ):
+        text, nodes = getattr(experiment, name), experiment.nodes
+        if text is None:
+            continue
+        try:
+            parsed: Any = parse(text)
+        except ValueError as error:
+            raise SpecError(f"{name} {text!r}: {error}") from None
+        for rank in parsed if isinstance(parsed, dict) else ():
+            if rank >= nodes:
+                raise SpecError(
+                    f"{name} {text!r}: there is no node {rank}, the {nodes} nodes are 0 to"
+                    f" {nodes - 1}"
+                )
+        _set(experiment, **{name: write(parsed)})
+
+
+def _check_memory(experiment: Experiment) -> None:
+    """Refuse a share in which no worker can start; store the total in one spelling."""
+    total, nodes = experiment.total_memory, experiment.nodes
+    if total is None:
+        return
+    try:
+        size = parse_memory(total)
+    except ValueError as error:
+        raise SpecError(f"total_memory {total!r}: {error}") from None
+    _set(experiment, total_memory=write_memory(size))
+    least = LAUNCHERS[experiment.launcher].least_memory
+    if size // nodes < least:
+        raise SpecError(
+            f"total_memory {write_memory(size)} is {size // nodes // 2**20}m for each of {nodes}"
+            f" nodes, and a worker of launcher {experiment.launcher} needs {write_memory(least)} to"
+            f" start: use --total-memory {write_memory(least * nodes)} or more, or fewer nodes"
+        )
+
+
+def _check_gpu(experiment: Experiment) -> None:
+    if not experiment.gpu:
+        return
+    if experiment.gpu > 1 and STRATEGIES[experiment.strategy].exchanges:
+        raise SpecError(
+            f"gpu {experiment.gpu} is one process with several GPUs, which is for strategy single;"
+            f" {experiment.strategy} has a process for each: use --gpu, and as many --workers"
+        )
+    if experiment.launcher == "spark":
+        raise SpecError("gpu does not apply to launcher spark: use torch or horovod")
+    for option in ("link", "bottleneck"):
+        if getattr(experiment, option) is not None:
+            raise SpecError(
+                f"{option} does not go with gpu: it shapes eth0, which traffic between GPUs of one"
+                " host does not cross"
+            )
+
+
+def _check_steps(experiment: Experiment) -> None:
+    """Every worker needs a batch, and a warm-up two steps; fills in the default warm-up."""
+    steps, epochs = experiment.steps_per_epoch, experiment.epochs
+    if steps < 1:
+        shard = experiment.train_size // experiment.workers
+        raise SpecError(
+            f"batch_size {experiment.batch_size} is larger than a worker's shard: train_size"
+            f" {experiment.train_size} over {experiment.workers} workers is {shard} samples; lower"
+            " --batch-size or raise --train-size"
+        )
+    # Typed as a number, which it is from here on.
+    warmup: float | None = experiment.warmup_epochs
+    if warmup is None:
+        is_scaled = experiment.lr_rule != "none" and steps > 1 and epochs > 1
+        _set(experiment, warmup_epochs=WARMUP_EPOCHS if is_scaled else 0.0)
+    elif warmup > epochs:
+        raise SpecError(
+            f"warmup_epochs {warmup:g} is more than the {epochs} epochs of a run, in which the full"
+            " learning rate would never be reached"
+        )
+    elif warmup and experiment.warmup_steps < 2:
+        raise SpecError(
+            f"warmup_epochs {warmup:g} is no warm-up: an epoch has {steps} steps, and a warm-up"
+            f" takes 2; use --warmup-epochs {2 / steps:g} or more"
+        )
