@@ -1,8 +1,8 @@
-"""CPU and memory limits for namespace nodes, by control groups.
+"""CPU and memory limits of namespace nodes: Linux control groups, version 1 and 2.
 
-Version 1 has a tree of groups for each controller, version 2 one tree for all; a machine may have some
-controllers in the one and some in the other. Below our own group stands gradwire-<cluster>, and in it a
-group for each node.
+Version 1 has a tree of groups per controller, version 2 one tree for all; a machine may have some
+controllers in version 1 and some in version 2. The group of a node is gradwire-<cluster>/node<rank>
+below the group of this process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PATIENCE_S = 10.0
 OPTIONS = {"cpu": "cpus", "memory": "total_memory"}
 """Controller -> the option that needs it."""
 SWAP = {"swap", "memsw"}
-"""Files with these in their names are there only where the kernel has swap to limit."""
+"""Parts of names of files that exist only where the kernel can limit swap."""
 
 
 def check(*controllers: str) -> str:
-    """How these are limited here, all at once; EngineUnavailable where this user may not."""
+    """How these controllers can be used together; EngineUnavailable where they cannot."""
     found = _parents(controllers)
     for controller in controllers:
         parent = found.get(controller)
@@ -43,7 +43,7 @@ def check(*controllers: str) -> str:
 
 
 def check_swap(can_be_limited: bool) -> None:
-    """A node that may use all the swap there is has no limit."""
+    """EngineUnavailable where a node could use swap beyond its memory limit."""
     if not can_be_limited and len(Path("/proc/swaps").read_text().splitlines()) > 1:
         raise EngineUnavailable(
             "total_memory: this kernel limits memory but not swap, so a limit would not be one:"
@@ -57,21 +57,21 @@ class Groups:
 
     tops: tuple[Path, ...]
     joins: dict[int, list[str]]
-    """By rank, the files into which a node writes 0 to join its groups."""
+    """By rank, the cgroup.procs files into which a node writes 0 to join its groups."""
 
     def out_of_memory(self) -> set[int]:
-        """Ranks of the nodes of which the kernel has ended a process at its memory limit."""
-        starved = set()
+        """Ranks of the nodes where the kernel has killed a process at the memory limit."""
+        killed = set()
         for group in self._of_nodes():
             file = group / ("memory.events" if _is_v2(group) else "memory.oom_control")
-            with contextlib.suppress(FileNotFoundError):  # a group for CPUs alone
+            with contextlib.suppress(FileNotFoundError):  # a group of the cpu controller alone
                 counts = dict(line.split() for line in file.read_text().splitlines())
                 if int(counts.get("oom_kill", 0)) > 0:
-                    starved.add(int(group.name.removeprefix("node")))
-        return starved
+                    killed.add(int(group.name.removeprefix("node")))
+        return killed
 
     def remove(self) -> None:
-        """The nodes are gone by now; those that had to be killed, on a busy machine, a little later."""
+        """Remove all groups; waits for nodes that were killed and are still ending."""
         deadline = time.monotonic() + PATIENCE_S
         for group in (*self._of_nodes(), *self.tops):
             while group.exists() and not _removed(group) and time.monotonic() < deadline:
@@ -90,7 +90,7 @@ def _removed(group: Path) -> bool:
 
 
 def create(name: str, cpus: Mapping[int, float], memory: Mapping[int, int]) -> Groups:
-    """A group for each limited node, in the tree of each controller that limits it."""
+    """Create a group per limited node, in the tree of each controller that limits it."""
     limits = {"cpu": cpus, "memory": memory}
     parents = _parents([controller for controller, by_rank in limits.items() if by_rank])
     tops = {controller: parent / f"gradwire-{name}" for controller, parent in parents.items()}
@@ -117,7 +117,7 @@ def create(name: str, cpus: Mapping[int, float], memory: Mapping[int, int]) -> G
 
 
 def settings(controller: str, limit: float, *, v2: bool) -> dict[str, str]:
-    """File of a group -> what to write into it, in this order. Memory is without swap."""
+    """File of a group -> its content, in the order of writing. Memory is without swap."""
     if controller == "cpu":
         quota = max(1000, round(limit * PERIOD_US))
         if v2:
@@ -131,7 +131,7 @@ def settings(controller: str, limit: float, *, v2: bool) -> dict[str, str]:
 
 def _limit(group: Path, controller: str, limit: float) -> None:
     for file, text in settings(controller, limit, v2=_is_v2(group)).items():
-        if (group / file).exists() or not SWAP & set(file.split(".")):  # no swap here: see check()
+        if (group / file).exists() or not SWAP & set(file.split(".")):  # check() allows its lack
             (group / file).write_text(text)
 
 
@@ -144,7 +144,7 @@ def _parents(controllers: Iterable[str]) -> dict[str, Path]:
 
 
 def find_parents(controllers: Iterable[str], own_groups: str, root: Path) -> dict[str, Path]:
-    """Our own group, as /proc/self/cgroup has it, in the tree of each controller that there is."""
+    """Controller -> the group of this process (/proc/self/cgroup) in that controller's tree."""
     found, own = {}, None
     for line in own_groups.splitlines():
         number, names, path = line.split(":", 2)
@@ -153,13 +153,14 @@ def find_parents(controllers: Iterable[str], own_groups: str, root: Path) -> dic
         for controller in set(controllers) & set(names.split(",")):
             found[controller] = root / controller / path.lstrip("/")
     in_v2 = [controller for controller in controllers if controller not in found]
-    # A process is in one group of version 2: below the nearest that shares all of them out to children.
-    while own is not None and not set(in_v2) <= _shared_out(own):
+    # Version 2: a process is in one group, so take the nearest that delegates all controllers.
+    while own is not None and not set(in_v2) <= _delegated(own):
         own = own.parent if own != root else None
     return found | (dict.fromkeys(in_v2, own) if own is not None else {})
 
 
-def _shared_out(group: Path) -> set[str]:
+def _delegated(group: Path) -> set[str]:
+    """Controllers that a group of version 2 makes available to its children."""
     try:
         return set((group / "cgroup.subtree_control").read_text().split())
     except OSError:

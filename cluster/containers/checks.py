@@ -1,4 +1,4 @@
-"""What a Docker engine must be able to do before a cluster is started, and what to do if it cannot."""
+"""What a Docker engine must be able to do before a cluster starts, and how to get one."""
 
 from __future__ import annotations
 

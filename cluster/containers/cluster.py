@@ -1,4 +1,4 @@
-"""A cluster of containers while it lives: raised by Compose, looked after and counted through the SDK, always removed."""
+"""A running cluster of containers: started by Compose, watched through the SDK, always removed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A run -> the compose document that raises its cluster. Pure.
+"""A run -> the Compose document that starts its cluster. Pure.
 
-Every node extends the hand-written one in compose/node.yml. Started by hand, the file repeats its run
-and prints what happens; with GRADWIRE_RECORD=1 the nodes record, wait for each run's go, and carry out
-the runs in GRADWIRE_RUNS, which is how the engine uses it.
+Every node extends the hardened one in compose/node.yml. Started by hand, the file repeats its run
+and prints results. The engine sets GRADWIRE_RECORD=1, so that nodes record events and wait for each
+run of GRADWIRE_RUNS to be released.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from cluster import PROJECT
 from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, node_name
+
+Service = dict[str, Any]
+"""A service of a Compose document."""
 
 SESSION = "/session"
 REFERENCE = "reference"
@@ -31,10 +34,10 @@ SPARK_WORKER = [
 BUILD_SECRETS = {"ca": {"file": "/dev/null"}}
 """compose/spark.yml's services name this secret for building their image, which is built before."""
 MACHINE = "machine"
-"""What nodes with GPUs share as if they were one machine, as in compose/gpu.yml."""
+"""The service whose memory and process numbers nodes with GPUs share, as in compose/gpu.yml."""
 SHARED_MEMORY = "1gb"
 GPUS = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
-"""All: NCCL goes from GPU to GPU directly only where a process sees both."""
+"""All GPUs for every node: NCCL copies between GPUs directly only if a process sees both."""
 NCCL = {"NCCL_HOSTID": "gradwire", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
 SPARK_DRIVER = ["python", "-m", "workloads.launchers.spark_driver"]
 
@@ -45,7 +48,7 @@ def project_name(cluster: str) -> str:
 
 def compose_document(
     experiment: Experiment, run: RunFolder, *, image: str, user: str, data_folder: Path
-) -> dict[str, Any]:
+) -> Service:
     with_spark = experiment.launcher == "spark"
     node = {
         "image": image,
@@ -67,7 +70,7 @@ def compose_document(
         "name": project_name(f"{run.session}-{run.name[:3]}"),
         "services": {
             **{
-                node_name(rank): _as_asked(make(rank, experiment, node), rank, experiment)
+                node_name(rank): _limited(make(rank, experiment, node), rank, experiment)
                 for rank in range(experiment.nodes)
             },
             **(_machine(node) if experiment.gpu else {}),
@@ -86,7 +89,7 @@ def path_in_node(run: RunFolder) -> str:
     return f"{SESSION}/{run.name}"
 
 
-def _node(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+def _node(rank: int, experiment: Experiment, node: Service) -> Service:
     rank_and_size = {"RANK": str(rank), "WORLD_SIZE": str(experiment.nodes)}
     return {
         "extends": {"file": _path(NODE_FILE), "service": "node"},
@@ -96,7 +99,7 @@ def _node(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, 
     }
 
 
-def _spark_worker(rank: int, experiment: Experiment, node: dict[str, Any]) -> dict[str, Any]:
+def _spark_worker(rank: int, experiment: Experiment, node: Service) -> Service:
     return {
         "extends": {"file": _path(SPARK_FILE), "service": "worker"},
         "scale": 1,
@@ -107,12 +110,12 @@ def _spark_worker(rank: int, experiment: Experiment, node: dict[str, Any]) -> di
     }
 
 
-def _spark_auxiliary_services(node: dict[str, Any]) -> dict[str, Any]:
-    """The master, the driver, which submits the runs, and the door to their web pages."""
+def _spark_auxiliary_services(node: Service) -> Service:
+    """Spark's master, the driver, which submits the runs, and the proxy of their web pages."""
     after_master = {"master": {"condition": "service_started"}}
     plain = {name: node[name] for name in ("image", "user", "labels")}
 
-    def extended(service: str) -> dict[str, Any]:
+    def extended(service: str) -> Service:
         return {"extends": {"file": _path(SPARK_FILE), "service": service}}
 
     return {
@@ -127,12 +130,12 @@ def _spark_auxiliary_services(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
-    """With the node's own share of CPUs and memory, and after its link is what it should be."""
+def _limited(node: Service, rank: int, experiment: Experiment) -> Service:
+    """The node with its limits of CPU and memory, GPUs, and a start after links are verified."""
     if rank in experiment.cpus_by_rank:
         node["cpus"] = experiment.cpus_by_rank[rank]
     if experiment.memory_per_node is not None:
-        # The second is memory and swap together: no swap.
+        # memswap_limit is memory plus swap: no swap.
         node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
     if experiment.gpu:
         node = _with_gpus(node, rank, experiment)
@@ -148,8 +151,8 @@ def _as_asked(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[s
     return node
 
 
-def _with_gpus(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[str, Any]:
-    """As in compose/gpu.yml, which says why. One GPU for each rank, or all for the only one."""
+def _with_gpus(node: Service, rank: int, experiment: Experiment) -> Service:
+    """The node with one GPU of its own, or all for a single rank; compose/gpu.yml says why."""
     own = [rank] if experiment.gpu == 1 else list(range(experiment.gpu))
     visible = {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, own)),
@@ -167,7 +170,7 @@ def _with_gpus(node: dict[str, Any], rank: int, experiment: Experiment) -> dict[
     }
 
 
-def _machine(node: dict[str, Any]) -> dict[str, Any]:
+def _machine(node: Service) -> Service:
     return {
         MACHINE: {
             "extends": {"file": _path(NODE_FILE), "service": "node"},
@@ -180,11 +183,11 @@ def _machine(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> dict[str, Any]:
-    """For every shaped node a helper that shapes its link and leaves; and what they measure against.
+def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service:
+    """A short-lived helper per shaped link, and the reference of their rate probes.
 
-    A helper shares its node's network namespace, and alone may change it. The worker waits at its gate
-    until the link is verified; workers of other nodes start after the helpers.
+    A helper shares its node's network namespace and is the only one with NET_ADMIN. The worker
+    waits at its gate until the link is verified; workers of other nodes start after the helpers.
     """
     links = experiment.links
     if not links:
@@ -223,7 +226,7 @@ def split_service(name: str) -> tuple[str, int]:
 
 
 def _path(path: Path) -> str:
-    """Compose takes a single dollar for the start of a variable."""
+    """A path with $ escaped: Compose takes a single one for the start of a variable."""
     return str(path).replace("$", "$$")
 
 

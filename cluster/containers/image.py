@@ -1,7 +1,7 @@
-"""The images that nodes run: one per launcher, named after its content, built on first use.
+"""The images of nodes: one per launcher, named after its content, built on first use.
 
-Each is a target of docker/Dockerfile. The name carries a fingerprint of everything that goes into it,
-so an image of that name is the image that is wanted; `latest` is what compose/ uses by hand.
+Each is a target of docker/Dockerfile. The tag is a fingerprint of everything that goes into the
+image, so an image of that name is up to date; the Compose files of compose/ use `latest`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TARGETS = {
     "horovod on GPUs": "gpu-horovod",
     "report": "report",
 }
-"""Launcher, or what else there is an image for -> target of docker/Dockerfile."""
+"""Launcher, launcher on GPUs, or `report` -> target of docker/Dockerfile."""
 
 _WORKER = ("Dockerfile", "requirements-worker.txt")
 _HOROVOD = (*_WORKER, "build_horovod.sh", "requirements-horovod.txt")
@@ -36,13 +36,13 @@ MADE_WITH = {
     "gpu-horovod": _HOROVOD,
     "report": ("Dockerfile", "../requirements-run.txt"),
 }
-"""Target -> the files in docker/ that decide what is in it, beside our code."""
+"""Target -> the files in docker/ that decide what is in it, beside gradwire's code."""
 
 ON_NODES = ("cluster/spec", "cluster/links", "cluster/gpu", "workloads")
 """Packages that docker/Dockerfile copies into a node's image, beside cluster/__init__.py."""
 
 BASES = {"gpu": ("GPU_BASE",), "gpu-horovod": ("GPU_BASE", "GPU_DEVEL_BASE")}
-"""Target -> variables of the environment by which docker/build_image.sh takes another base."""
+"""Target -> environment variables that name another base image (docker/build_image.sh)."""
 
 TAKES = {
     "worker": "a minute or two",
@@ -75,7 +75,7 @@ def sources(launcher: str) -> list[Path]:
 
 
 def fingerprint(launcher: str) -> str:
-    """The same fingerprint means the same content."""
+    """A digest of all sources of an image: the same fingerprint means the same content."""
     digest = hashlib.sha256()
     for file in sources(launcher):
         digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes() + b"\0")
@@ -86,12 +86,11 @@ def fingerprint(launcher: str) -> str:
 
 
 def ensure(launcher: str, docker: Any, say: Callable[[str], None]) -> str:
-    """The name of the launcher's image, which is built if the engine does not have it."""
+    """Build the launcher's image if the engine does not have it; its name."""
     image = name(launcher)
     if docker.images.list(name=image):
-        docker.images.get(image).tag(
-            repository(launcher), "latest"
-        )  # it may be of another checkout
+        # `latest` may be an image of another checkout.
+        docker.images.get(image).tag(repository(launcher), "latest")
     else:
         build(launcher, say)
     return image
@@ -114,8 +113,8 @@ def build(launcher: str, say: Callable[[str], None]) -> None:
     try:
         for line in process.stdout:
             lines.append(line.rstrip())
-            if (news := progress(line)) is not None:
-                say(f"  {news}")
+            if (text := progress(line)) is not None:
+                say(f"  {text}")
     except BaseException:
         process.terminate()
         raise
@@ -126,7 +125,7 @@ def build(launcher: str, say: Callable[[str], None]) -> None:
 
 
 def progress(line: str) -> str | None:
-    """What a line of the build's output tells a person: a new step, or how far Horovod is."""
+    """A line of the build's output in short, where it begins a step or tells Horovod's progress."""
     step = re.match(r"#\d+ \[([a-z-]+ +\d+/\d+)\]", line)
     if step:
         return " ".join(step[1].split())

@@ -29,7 +29,7 @@ STOP_TIMEOUT_S = 10
 
 
 class SparkCluster:
-    """See cluster.engine.Cluster. Entering opens an application on the cluster, leaving ends it."""
+    """See cluster.engine.Cluster. Entering starts a Spark application, leaving ends it."""
 
     sources: tuple[CounterSource, ...] = ()
 
@@ -46,7 +46,11 @@ class SparkCluster:
         self._scratch = tempfile.TemporaryDirectory(
             prefix="gradwire-spark-", ignore_cleanup_errors=True
         )
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), **keep_inside(self._scratch.name)}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(PROJECT),
+            **scratch_variables(self._scratch.name),
+        }
         if self.master.startswith("local"):  # this very machine
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         try:
@@ -59,7 +63,7 @@ class SparkCluster:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    start_new_session=True,  # Ctrl-C reaches us, who then end it
+                    start_new_session=True,  # Ctrl-C reaches this process, which then ends it
                 )
             self.announcement = _describe(self._first_answer(self._process))
             assert self._process.stdin is not None
@@ -73,16 +77,16 @@ class SparkCluster:
         return self
 
     def _first_answer(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-        """What the driver found on the cluster."""
+        """The workers that the driver found on the cluster."""
         assert process.stdout is not None
-        impatience = threading.Timer(START_TIMEOUT_S, process.kill)
-        impatience.daemon = True  # an interruption must not wait for it
-        began = time.monotonic()  # before it, so that its end is told from another
-        impatience.start()
+        timer = threading.Timer(START_TIMEOUT_S, process.kill)
+        timer.daemon = True  # an interruption must not wait for it
+        began = time.monotonic()  # before the timer starts: an end by the timer comes later
+        timer.start()
         try:
             line = process.stdout.readline()
         finally:
-            impatience.cancel()
+            timer.cancel()
         if not line:
             waited = time.monotonic() - began
             cause = (
@@ -111,13 +115,13 @@ class SparkCluster:
     def _end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.close()  # which ends it, and with it the application
+        process.stdin.close()  # ends the driver and the application
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # whatever it may have left
+                os.killpg(process.pid, signal.SIGKILL)  # processes that the driver left
             process.wait()
             process.stdout.close()
 
@@ -142,32 +146,33 @@ class SparkCluster:
         return ""
 
 
-def keep_inside(folder: str) -> dict[str, str]:
-    """What has the driver, and executors that it starts here, put into a folder what they may not live to remove."""
+def scratch_variables(folder: str) -> dict[str, str]:
+    """Environment that keeps temporary files of the driver, and its local executors, in a folder."""
     given = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"  # which has a folder of its own
+    # Without performance data, which Java always writes to /tmp.
+    java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"
     return {"TMPDIR": folder, "JAVA_TOOL_OPTIONS": java.strip()}
 
 
 def find_cause(log: str) -> str:
-    """What Java said first: what comes after it, in Java and in Python, is how that came up to us."""
-    said = re.search(r"\borg\.apache\.[\w.$]+(?:Exception|Error): (.+)", log)
-    return said[1].strip() if said else last_line(log)
+    """The first Java exception in a log; later ones, in Java and Python, only pass it on."""
+    found = re.search(r"\borg\.apache\.[\w.$]+(?:Exception|Error): (.+)", log)
+    return found[1].strip() if found else last_line(log)
 
 
 def last_line(log: str) -> str:
     lines = log.strip().splitlines()
-    return lines[-1].strip() if lines else "without a word"
+    return lines[-1].strip() if lines else "no output"
 
 
 def _describe(workers: list[dict[str, Any]]) -> str:
-    """Which hosts they are; and where some share one, what that does to counting."""
-    hosts = Counter(one["host"] for one in workers)
+    """The workers' hosts, and a warning where workers share one and so its counters."""
+    hosts = Counter(worker["host"] for worker in workers)
     text = f"workers on {', '.join(sorted(hosts))}"
-    most = max(Counter(one["network"] for one in workers).values())
+    most = max(Counter(worker["network"] for worker in workers).values())
     if most > 1:
         text += (
-            f"; up to {most} share a host, where each is booked an equal share of all that its"
-            " interfaces count, lo and other programs included: use one slot per host for exact bytes"
+            f"; up to {most} share a host, where each is booked an equal share of its interfaces'"
+            " counters, lo and other programs included: use one slot per host for exact bytes"
         )
     return text

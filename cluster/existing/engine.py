@@ -27,7 +27,7 @@ PATTERN = r"spark://[^:/]+:\d+(,[^:/]+:\d+)*|yarn|k8s://.+|local-cluster\[\d+,\d
 
 
 def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
-    """The cluster's master; SpecError or EngineUnavailable where the experiments cannot run on it."""
+    """The cluster's master; SpecError or EngineUnavailable where experiments cannot run on it."""
     if master is None or not re.fullmatch(PATTERN, master):
         raise SpecError(f"spark_master {master!r} is no cluster; give {FORMS}")
     for experiment in experiments:
@@ -51,7 +51,7 @@ def open_engine(
 
 
 def _connect(master: str) -> None:
-    """EngineUnavailable where no master accepts a connection; one that is starting gets some time."""
+    """EngineUnavailable where no master accepts a connection; retries while one is starting."""
     addresses = [entry.rsplit(":", 1) for entry in master.removeprefix("spark://").split(",")]
     began = time.monotonic()
     for attempt in range(TRIES):

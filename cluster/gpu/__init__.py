@@ -1,1 +1,1 @@
-"""What compose/gpu.yml runs beside and inside its nodes."""
+"""GPUs: reading them through NVML, and the programs of compose/gpu.yml."""

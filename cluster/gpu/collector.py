@@ -1,8 +1,8 @@
 """The collector of compose/gpu.yml, beside the nodes: their counters and their GPUs' -> samples, until all have ended.
 
-It asks no Docker engine. The nodes live in this container's process namespace, so that it sees them in /proc, and there
-the counters of the network that each one has, as the kernel keeps them; GPUs it reads through NVML. When it leaves, its
-process namespace ends, and what is left of a node with it.
+It asks no Docker engine. The nodes live in this container's process namespace, so that it sees them
+in /proc, and there the counters of the network that each one has, as the kernel keeps them; GPUs it
+reads through NVML. When it leaves, its process namespace ends, and what is left of a node with it.
 """
 
 from __future__ import annotations

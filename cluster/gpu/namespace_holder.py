@@ -1,7 +1,6 @@
-"""What nodes with GPUs share as if they were one machine, memory and process numbers, lasts as long as this process.
+"""Holds the memory and process numbers that nodes with GPUs share, until the last node has ended.
 
-NCCL goes from GPU to GPU directly only between processes that share both. It stays while there is any other process
-than itself and the one that began it, and has no part in anything else.
+NCCL copies between GPUs directly only between processes that share both.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def main() -> int:
 
 
 def others(folder: Path = Path("/proc")) -> set[int]:
-    """Also those that are about to end, and have no memory any more."""
+    """Numbers of all processes but this one and the namespace's first; also of ending ones."""
     own = {1, os.getpid()}
     return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} - own
 

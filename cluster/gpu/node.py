@@ -1,9 +1,10 @@
-"""A node of compose/gpu.yml: python -m cluster.gpu.node COMMAND... becomes COMMAND, as the worker that it is in this run.
+"""A node of compose/gpu.yml: python -m cluster.gpu.node COMMAND... runs COMMAND with its rank.
 
-PROFILE says whose node it is: where another profile was planned, it leaves at once. Its rank is RANK, or the number
-that Compose gave the container: of the names <NODES>-1, <NODES>-2, ... one leads to its own address, and -1 has rank 0.
-All nodes see all GPUs, without which NCCL could not go from one to the other directly; each computes on its own.
-OVER_NETWORK=yes lets NCCL take each for a machine of its own.
+PROFILE is the node's profile: it ends at once where another profile is planned. Its rank is RANK,
+or follows from the number that Compose gave the container: of the names <NODES>-1, <NODES>-2, ...
+one resolves to its own address, and -1 has rank 0. All nodes see all GPUs, else NCCL could not copy
+directly; each computes on its own. With OVER_NETWORK=yes NCCL takes each node for a machine of its
+own.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ def main(command: list[str]) -> int:
         return 0
     run = planned_run(session)
     nodes = run.read_experiment().nodes
-    own = os.environ.get("RANK") or ""
-    variables = {"RANK": own or "0"}
-    if not own and nodes > 1:
-        variables = place(os.environ["NODES"], nodes, gethostbyname(gethostname()), gethostbyname)
+    given = os.environ.get("RANK") or ""
+    variables = {"RANK": given or "0"}
+    if not given and nodes > 1:
+        variables = find_rank(
+            os.environ["NODES"], nodes, gethostbyname(gethostname()), gethostbyname
+        )
     rank = int(variables["RANK"])
     if os.environ.get("OVER_NETWORK") == "yes":
         variables["NCCL_HOSTID"] = f"gradwire-{rank}"
@@ -43,8 +46,10 @@ def main(command: list[str]) -> int:
     return os.execvp(command[0], command)
 
 
-def place(name: str, nodes: int, own_address: str, look_up: Callable[[str], str]) -> dict[str, str]:
-    """Who we are, and where we meet the others. Those that have not started yet have no address."""
+def find_rank(
+    name: str, nodes: int, own_address: str, look_up: Callable[[str], str]
+) -> dict[str, str]:
+    """RANK and MASTER_ADDR by the containers' names; those that have not started do not resolve."""
     for rank in range(nodes):
         with contextlib.suppress(OSError):
             if look_up(f"{name}-{rank + 1}") == own_address:
@@ -53,13 +58,13 @@ def place(name: str, nodes: int, own_address: str, look_up: Callable[[str], str]
 
 
 def devices(plan: Plan, rank: int) -> Mapping[str, str]:
-    """The GPU of this rank; all of them where one process has all."""
+    """Variables that select the GPU of a rank, or all GPUs for profile data-parallel."""
     if not plan.gpu_ids:
         return {}
     own = (
         plan.gpu_ids if plan.profile == "data-parallel" else (plan.gpu_ids[rank - plan.first_rank],)
     )
-    # In the order of nvidia-smi, by which people name them.
+    # In the order of nvidia-smi.
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 

@@ -1,7 +1,7 @@
-"""What the NVIDIA driver says of GPUs, through NVML: the only door to it (package nvidia-ml-py).
+"""Readings of NVIDIA GPUs through NVML (package nvidia-ml-py), which only this module imports.
 
-Every figure is asked for by itself, and what a GPU or its driver does not have stays empty: laptops have no NVLink,
-older drivers count no PCIe bytes, and neither is worth a run.
+Every value is read by itself, and what a GPU or its driver does not have stays empty: laptops have
+no NVLink, older drivers count no PCIe bytes, and neither should fail a run.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 from cluster.spec.records import GpuReading
 
 ALL_LINKS = 2**32 - 1
-"""As a field's scope: the sum over all NVLinks of a GPU."""
+"""Scope of a field: the sum over all NVLinks of a GPU."""
 KIB, KB = 1024, 1000
 VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Where in the library's union a value of each type is, in the order of its types."""
+"""Member of the library's union by value type."""
 UNSIGNED_INT = VALUES.index("uiVal")
-TURN = 2**32
-"""After so many, a counter of that type is at 0 again. (More than one turn between two readings nobody can see.)"""
+WRAP = 2**32
+"""Where a 32-bit counter restarts at 0; more than one restart between two readings is not seen."""
 
 
 class Nvml:
-    """`library` is pynvml, or what has its interface."""
+    """Readings by GPU number. `library` is pynvml, or a module with its interface."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -36,7 +36,7 @@ class Nvml:
         return int(self._library.nvmlDeviceGetCount())
 
     def read(self, index: int) -> GpuReading:
-        """By the number that nvidia-smi gives it."""
+        """Read the GPU with this number in nvidia-smi; empty where there is none."""
         nvml = self._library
         try:
             gpu = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -50,7 +50,7 @@ class Nvml:
             memory_bytes=self._attribute("nvmlDeviceGetMemoryInfo", gpu, "used"),
             pcie_sent_bytes=sent,
             pcie_received_bytes=received,
-            # Each takes 20 ms to answer: only where there is nothing better.
+            # A rate takes 20 ms to read: only where bytes are not counted.
             pcie_sent_rate=None if counts else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES),
             pcie_received_rate=None
             if counts
@@ -67,9 +67,9 @@ class Nvml:
         except self._library.NVMLError:
             return None
 
-    def _pcie_rate(self, gpu: Any, way: int) -> int | None:
+    def _pcie_rate(self, gpu: Any, direction: int) -> int | None:
         try:
-            return int(self._library.nvmlDeviceGetPcieThroughput(gpu, way)) * KB
+            return int(self._library.nvmlDeviceGetPcieThroughput(gpu, direction)) * KB
         except self._library.NVMLError:
             return None
 
@@ -78,16 +78,16 @@ class Nvml:
         return None if count is None else count * KIB
 
     def _count(self, index: int, gpu: Any, field: int | tuple[int, int]) -> int | None:
-        """A counter of 32 bits is followed over its turns."""
+        """A cumulative count; counters of 32 bits are continued when they restart."""
         found = self._field(gpu, field)
         if found is None or found.valueType != UNSIGNED_INT:
             return None if found is None else _value(found)
         seen = self._seen.get((index, field), 0)
-        self._seen[index, field] = seen + (_value(found) - seen) % TURN
+        self._seen[index, field] = seen + (_value(found) - seen) % WRAP
         return self._seen[index, field]
 
     def _field(self, gpu: Any, field: int | tuple[int, int]) -> Any:
-        """A field has an error of its own; a driver that knows no fields at all has one for the call."""
+        """A field value, or None: the call may fail, and so may each field."""
         try:
             (found,) = self._library.nvmlDeviceGetFieldValues(gpu, [field])
         except self._library.NVMLError:
@@ -100,7 +100,7 @@ def _value(found: Any) -> int:
 
 
 def open_nvml() -> Nvml | None:
-    """None where there is no driver, or no library to ask it with."""
+    """NVML, or None without an NVIDIA driver or without pynvml."""
     library = _find_library()
     if library is None:
         return None
@@ -112,7 +112,7 @@ def open_nvml() -> Nvml | None:
 
 def _find_library() -> Any:
     try:
-        ctypes.CDLL("libnvidia-ml.so.1")  # at once: no driver, no library
+        ctypes.CDLL("libnvidia-ml.so.1")  # faster than the import where there is no driver
         import pynvml
     except (OSError, ImportError):
         return None

@@ -1,10 +1,10 @@
-"""Where compose/gpu.yml's containers find the run of this `up`: python -m cluster.gpu.session [open].
+"""The session of one `docker compose up` of compose/gpu.yml: python -m cluster.gpu.session [open].
 
-    runs/.gpu                   the name of the session that was opened last
-    runs/<session>/gpu.json     which profile was planned, the name of its run, and which GPUs are its nodes'
+    runs/.gpu                   name of the session that was opened last
+    runs/<session>/gpu.json     the planned profile, its run, and the GPUs of its nodes
 
-`open` makes the session, before anything else starts, and hands it to the user that all others are; without it, the
-run's folder is printed. Standard library only: it is on every node.
+`open` creates the session, before anything else starts, and gives it to the user of all other
+services; without it, the run's folder is printed. Standard library only: it is on every node.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Plan:
     profile: str
     run: str
     gpu_ids: tuple[int, ...]
-    """By rank; all of them where one process has them all. Empty on the CPU."""
+    """By rank; all GPUs for profile data-parallel. Empty on the CPU."""
     first_rank: int = 0
-    """Of the nodes that this host has."""
+    """The lowest rank on this host."""
     nodes_here: int = 1
 
 
 def open_session(runs: Path, owner: str) -> Path:
-    """A new one, which the given UID:GID owns; nobody has planned anything in it yet."""
+    """Create an empty session that UID:GID owns, and point to it."""
     session = new_session(runs)
     user, _, group = owner.partition(":")
     os.chown(session, int(user), int(group or user))
@@ -51,7 +51,7 @@ def write_plan(session: Path, plan: Plan) -> None:
 
 
 def read_plan(session: Path) -> Plan | None:
-    """None while nobody has planned."""
+    """The session's plan, or None while there is none."""
     try:
         document = json.loads((session / PLAN).read_text())
     except FileNotFoundError:

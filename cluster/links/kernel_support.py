@@ -23,7 +23,7 @@ FOR_RATES = tuple(name for name in MODULES if name != "sch_netem")
 
 
 def trial_script() -> str:
-    """A program for sh that prints the modules that work; needs CAP_NET_ADMIN in a new namespace."""
+    """A program for sh, in a new namespace with CAP_NET_ADMIN, that prints the working modules."""
     path = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up"
     return "; ".join([path, *(f"{{ {tried}; }} && echo {name}" for name, tried in MODULES.items())])
 

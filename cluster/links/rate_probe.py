@@ -1,13 +1,13 @@
 """The rate of a link, measured by TCP bytes between a node and a reference without a limit.
 
-The receiving side notes the time of every arrival after the token bucket's burst is spent, and fits a
-line: its slope is the payload rate. A link's target is the rate on the wire, so payload is scaled by the
-bytes of a full frame over the payload in it (1514/1448 with an MTU of 1500). Interface counters would not
-do: the kernel counts a large packet once, with one header, where the bucket charges for the headers of
-all its frames.
+The receiving side notes the time of every arrival after the token bucket's burst is spent, and fits
+a line: its slope is the payload rate. A link's target is the rate on the wire, so payload is scaled
+by the bytes of a full frame over the payload in it (1514/1448 with an MTU of 1500). Interface
+counters would not do: the kernel counts a large packet once, with one header, where the bucket
+charges for the headers of all its frames.
 
-The reference measures only as many links at a time as this machine can feed; others wait. It is also a
-program, which ends when this many nodes are done:
+The reference measures only as many links at a time as this machine can feed; others wait. It is
+also a program, which ends when this many nodes are done:
 
     python -m cluster.links.rate_probe 4
 
@@ -262,8 +262,8 @@ def _piece(rate_bit: int) -> bytes:
 def _bound_queue(connection: socket.socket, queue_bytes: int) -> None:
     """Keep less in flight than the link's queue holds: loss would delay what has arrived.
 
-    And not much less: when a sender waits for a core, the queue must not run empty. The kernel doubles
-    the number, and about half of it is payload; above a megabyte its own choice is good.
+    And not much less: when a sender waits for a core, the queue must not run empty. The kernel
+    doubles the number, and about half of it is payload; above a megabyte its own choice is good.
     """
     if 0 < queue_bytes < 2**20:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, queue_bytes // 2)

@@ -1,7 +1,8 @@
 """On a node, before its worker starts: shape the link, and verify that it is what was asked for.
 
-A throttle that could not be applied, or does not measure what was asked, is an error, with the command
-or the figures; the worker is then never started. In a container this is a program of its own:
+A throttle that could not be applied, or does not measure what was asked, is an error, with the
+command or the figures; the worker is then never started. In a container this is a program of its
+own:
 
     python -m cluster.links.setup 20mbit node2 reference
 

@@ -1,7 +1,7 @@
 """A link -> the tc commands that shape it, in both directions. Pure.
 
     sending      eth0: tbf, a token bucket of the link's rate
-    receiving    eth0: ingress, which redirects every packet to gw-ingress (an ifb) with the same tbf
+    receiving    eth0: ingress, which redirects packets to gw-ingress (an ifb) with the same tbf
     delay, loss  netem below each tbf, added after the rate is verified: TCP cannot measure a rate
                  through loss
 
@@ -16,9 +16,10 @@ from cluster.spec.links import Link
 Command = list[str]
 
 CONGESTION_CONTROL = ("net.ipv4.tcp_congestion_control", "reno")
-"""TCP's congestion control on all nodes, shaped or not: every kernel has Reno. The host's default would
-affect step times (BBR: about 9 % longer at 20 Mbit/s) and bytes (BBR: up to 2 % retransmitted in short
-runs, also on links without a limit)."""
+"""TCP's congestion control on all nodes, shaped or not: every kernel has Reno. The host's default
+would affect step times (BBR: about 9 % longer at 20 Mbit/s) and bytes (BBR: up to 2 % retransmitted
+in
+short runs, also on links without a limit)."""
 DEVICE = "eth0"
 INGRESS_DEVICE = "gw-ingress"
 

@@ -148,7 +148,7 @@ class NetnsCluster:
         return ""
 
     def read_switch(self) -> dict[int, Counters]:
-        """Counters of the switch's ports, seen from the nodes: a port receives what its node sends."""
+        """Nodes' counters, read at the switch's ports: a port receives what its node sends."""
         if self.process is None:
             return {}
         try:

@@ -1,8 +1,8 @@
 """Engine `netns`: nodes are Linux network namespaces; no daemon, no image, no root.
 
 cluster/namespaces/cluster.py starts one supervisor process in fresh namespaces; all nodes are its
-children. When it ends, for whatever reason, the kernel removes every namespace, veth pair and process
-with it; only control groups, where CPUs or memory are limited, are removed by us.
+children. When it ends, for whatever reason, the kernel removes every namespace, veth pair and
+process with it; only control groups, where CPU or memory is limited, must be removed.
 """
 
 from __future__ import annotations

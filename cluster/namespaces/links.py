@@ -1,7 +1,7 @@
 """Links of namespace nodes: shaped and verified in the nodes' namespaces before workers are forked.
 
-A process per node shapes and measures its link from inside the node's namespace. The reference of the
-rate probe is the switch, which has an address only while links are verified.
+A process per node shapes and measures its link from inside the node's namespace. The reference of
+the rate probe is the switch, which has an address only while links are verified.
 """
 
 from __future__ import annotations

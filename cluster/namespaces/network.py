@@ -102,7 +102,7 @@ def inside(namespace: int) -> Iterator[None]:
 
 
 def _steer_packets(nodes: int) -> None:
-    """Enable receive packet steering, so that one core forwards all packets of a connection in order.
+    """Enable receive packet steering: one core forwards all packets of a connection, in order.
 
     Without it, packets of a worker that the scheduler moves to another core overtake earlier ones;
     TCP takes that for loss and retransmits up to 2 % of the bytes of a short run.

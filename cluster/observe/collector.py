@@ -1,8 +1,8 @@
-"""Readings of nodes -> CSV files, while a run lasts: samples.csv here, gpu_samples.csv in cluster/gpu.
+"""Readings of nodes -> CSV files, while a run lasts (samples.csv; gpu_samples.csv in cluster/gpu).
 
-Each source is read in a thread of its own at its own pace, once before the run starts and once after
-it ended: the first and last sample enclose the run. Raw cumulative counters are stored. A node that
-cannot be read leaves a gap; counters that restart are handled where samples are used.
+Each source is read in a thread of its own at its own pace, once before the run starts and once
+after it ended: the first and last sample enclose the run. Raw cumulative counters are stored. A
+node that cannot be read leaves a gap; counters that restart are handled where samples are used.
 """
 
 from __future__ import annotations

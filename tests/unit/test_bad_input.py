@@ -219,7 +219,7 @@ def test_why_a_driver_did_not_come_up_is_what_java_said_first() -> None:
     )
     assert spark_cluster.find_cause(log) == said
     assert spark_cluster.find_cause("one\ntwo\n") == "two"
-    assert spark_cluster.find_cause("") == "without a word"
+    assert spark_cluster.find_cause("") == "no output"
 
 
 def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interruption(

@@ -1,6 +1,6 @@
-"""Control groups: where they are looked for, and what is written into them, in both versions.
+"""Control groups, version 1 and 2: where they are looked for and what is written into them.
 
-On real groups: tests/cluster/test_memory_limits.py and, for CPUs, tests/cluster/test_netns_runs.py.
+Real groups: tests/cluster/test_netns_memory.py and, for CPUs, tests/cluster/test_netns_runs.py.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ V1 = """\
 """
 
 
-def shares_out(group: Path, controllers: str) -> None:
+def delegate(group: Path, controllers: str) -> None:
     group.mkdir(parents=True, exist_ok=True)
     (group / "cgroup.subtree_control").write_text(controllers + "\n")
 
@@ -28,13 +28,13 @@ def test_version_1_has_a_tree_for_each_controller(tmp_path: Path) -> None:
     }
 
 
-def test_version_2_has_one_tree_and_the_nearest_group_that_shares_out_counts(
+def test_version_2_has_one_tree_and_the_nearest_group_that_delegates_counts(
     tmp_path: Path,
 ) -> None:
     own = "0::/user.slice/app.scope\n"
-    shares_out(tmp_path, "cpu io memory pids")
-    shares_out(tmp_path / "user.slice", "memory pids")
-    shares_out(tmp_path / "user.slice/app.scope", "")
+    delegate(tmp_path, "cpu io memory pids")
+    delegate(tmp_path / "user.slice", "memory pids")
+    delegate(tmp_path / "user.slice/app.scope", "")
     assert find_parents(["memory"], own, tmp_path) == {"memory": tmp_path / "user.slice"}
     assert find_parents(["cpu"], own, tmp_path) == {"cpu": tmp_path}
     # One process cannot be in two groups of the same tree.
@@ -42,7 +42,7 @@ def test_version_2_has_one_tree_and_the_nearest_group_that_shares_out_counts(
 
 
 def test_a_controller_may_be_in_version_1_while_another_is_in_version_2(tmp_path: Path) -> None:
-    shares_out(tmp_path / "user.slice", "memory")
+    delegate(tmp_path / "user.slice", "memory")
     groups = "4:cpu,cpuacct:/\n0::/user.slice\n"
     assert find_parents(["cpu", "memory"], groups, tmp_path) == {
         "cpu": tmp_path / "cpu",
@@ -51,7 +51,7 @@ def test_a_controller_may_be_in_version_1_while_another_is_in_version_2(tmp_path
 
 
 @pytest.mark.parametrize("groups", ["", "0::/\n", "3:pids:/\n", "0::/gone/far\n"])
-def test_a_controller_that_nobody_shares_out_is_not_found(groups: str, tmp_path: Path) -> None:
+def test_a_controller_that_no_group_delegates_is_not_found(groups: str, tmp_path: Path) -> None:
     assert find_parents(["memory"], groups, tmp_path) == {}
 
 
@@ -68,7 +68,7 @@ def test_a_controller_that_nobody_shares_out_is_not_found(groups: str, tmp_path:
         ),
     ],
 )
-def test_a_limit_is_written_as_the_version_has_it(
+def test_a_limit_is_written_in_the_files_of_its_version(
     controller: str, limit: float, v2: bool, written: dict[str, str]
 ) -> None:
     assert list(settings(controller, limit, v2=v2).items()) == list(written.items())

@@ -18,7 +18,7 @@ from cluster.gpu import collector as gpu_collector
 from cluster.gpu import namespace_holder as gpu_machine
 from cluster.gpu import plan as gpu_plan
 from cluster.gpu.collector import Nodes, watch
-from cluster.gpu.node import devices, place
+from cluster.gpu.node import devices, find_rank
 from cluster.gpu.plan import make_plan, prepare
 from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
 from cluster.spec.consensus import choose_schedule
@@ -177,10 +177,10 @@ def test_a_node_finds_its_rank_by_its_own_address() -> None:
             raise OSError("not started yet")
         return addresses[name]
 
-    found = place("lab-node", 3, "10.0.0.2", look_up)
+    found = find_rank("lab-node", 3, "10.0.0.2", look_up)
     assert found == {"RANK": "2", "MASTER_ADDR": "lab-node-1"}
     with pytest.raises(SystemExit, match="set RANK"):
-        place("lab-node", 3, "10.0.0.9", look_up)
+        find_rank("lab-node", 3, "10.0.0.9", look_up)
 
 
 def test_a_node_computes_on_the_gpu_of_its_rank() -> None:
