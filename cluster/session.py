@@ -21,10 +21,10 @@ from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.observe.collector import Collector
-from cluster.observe.event_tail import EventTail
+from cluster.observe.node_watch import POLL_S, NodeWatch
 from cluster.observe.progress import Progress
 from cluster.spec.documents.environment import Environment
-from cluster.spec.documents.events import End, Failure, Hello, Notice
+from cluster.spec.documents.events import Failure, Hello, Notice
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
@@ -183,45 +183,32 @@ def watch(
     progress: Progress,
     met: Callable[[Sequence[MeasuredLink], int], None],
 ) -> None:
-    """Until every node has ended its run; RunFailed when one cannot.
+    """Wait until every node has ended its run; RunFailed when one cannot.
 
     `met` is told the links and the size of the model as soon as a worker says it.
     """
     names = experiment.all_names
-    tails = {
-        rank: EventTail(folder.events_of(name))
-        for rank, name in enumerate(names)
-        if name in experiment.event_writers
-    }
-    ended: set[int] = set()
-    errors: dict[int, tuple[float, str]] = {}
-    deadline: float | None = None
-    while len(ended) < len(tails):
-        for rank, tail in tails.items():
-            for event in tail.read():
-                progress.event(rank, event)
-                if isinstance(event, Hello) and rank == 0:
-                    met(cluster.links, event.model_bytes)
-                elif isinstance(event, End):
-                    ended.add(rank)
-                elif isinstance(event, Failure):
-                    errors[rank] = (event.t, event.message)
-                elif isinstance(event, Notice):
-                    progress.say(f"  {names[rank]}: {event.text}")
-        if len(ended) == len(tails):
-            break
+    writers = {r: name for r, name in enumerate(names) if name in experiment.event_writers}
+    nodes = NodeWatch({rank: folder.events_of(name) for rank, name in writers.items()}, GRACE_S)
+    while True:
+        for rank, event in nodes.read():
+            progress.event(rank, event)
+            if isinstance(event, Hello) and rank == 0:
+                met(cluster.links, event.model_bytes)
+            elif isinstance(event, Notice):
+                progress.say(f"  {names[rank]}: {event.text}")
+        if not nodes.remaining:
+            return
         exits = cluster.exited()
-        if exits or errors:
-            deadline = deadline or time.monotonic() + GRACE_S
-            if time.monotonic() > deadline:
-                raise RunFailed(explain(exits, errors, folder, cluster, experiment))
+        if nodes.is_overdue(bool(exits)):
+            raise RunFailed(explain(exits, nodes.failures, folder, cluster, experiment))
         progress.tick()
-        time.sleep(0.05)
+        time.sleep(POLL_S)
 
 
 def explain(
     exits: dict[int, int],
-    errors: dict[int, tuple[float, str]],
+    failures: dict[int, Failure],
     folder: RunFolder,
     cluster: Cluster,
     experiment: Experiment,
@@ -233,7 +220,7 @@ def explain(
     names = experiment.all_names
     signals = {128 + number for number in signal.Signals}
     killed = sorted(rank for rank, code in exits.items() if code in signals)
-    silent = sorted(set(exits) - set(errors))  # gone without a word, so not for another's sake
+    silent = sorted(set(exits) - set(failures))  # so no other node made them fail
     starved = sorted(cluster.out_of_memory())
     if starved:
         rank = starved[0]
@@ -251,6 +238,6 @@ def explain(
         words = cluster.last_words(rank).strip().splitlines()
         cause = f"ended with code {exits[rank]}" + (f": {words[-1]}" if words else "")
     else:
-        rank = min(errors, key=lambda r: errors[r][0])
-        cause = errors[rank][1]
+        rank = min(failures, key=lambda r: failures[r].t)
+        cause = failures[rank].message
     return f"{names[rank]} {cause}; see {folder.log_of(names[rank])}"

@@ -1,8 +1,8 @@
-"""The collector of compose/gpu.yml, beside the nodes: their counters and their GPUs' -> samples, until all have ended.
+"""The collector of compose/gpu.yml: counters of all nodes and GPUs -> samples, while nodes run.
 
-It asks no Docker engine. The nodes live in this container's process namespace, so that it sees them
-in /proc, and there the counters of the network that each one has, as the kernel keeps them; GPUs it
-reads through NVML. When it leaves, its process namespace ends, and what is left of a node with it.
+It does not ask Docker. The nodes are in this container's process namespace, so that it finds them in
+/proc, and there the counters of each node's network; it reads GPUs through NVML. When it ends, its
+process namespace ends, and with it any process that is left of a node.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.gpu.session import RUNS, Plan, current_session, planned_run, read_plan
 from cluster.observe.collector import Collector
-from cluster.observe.event_tail import EventTail
-from cluster.spec.documents.events import End, Failure
+from cluster.observe.node_watch import POLL_S, NodeWatch
 from cluster.spec.experiment import Experiment
 from cluster.spec.records import Counters, read_node_counters
 from cluster.spec.run_folder import RunFolder
 
 PATIENCE_S = 60.0
-"""Until the first node is there: images are in place before anything starts."""
+"""Until the first node starts; images exist before anything starts."""
 GRACE_S = 5.0
-"""For nodes to say what they saw when one of them has failed."""
+"""For nodes to report when one of them has failed."""
 LEAVING_S = 10.0
-"""For nodes to leave by themselves: what is left then ends with this process."""
+"""For nodes to end by themselves; the rest is ended with this process."""
 GONE_S = 1.0
-"""Without a sign: a process that becomes another program has no environment for a moment."""
-EVERY_S = 0.05
+"""A process that execs another program has no environment in /proc for a moment."""
 
 
 def main() -> int:
@@ -48,16 +46,17 @@ def main() -> int:
         outcome = watch(experiment, run, plan, nodes)
     deadline = time.monotonic() + LEAVING_S
     while others() and time.monotonic() < deadline:
-        time.sleep(EVERY_S)
+        time.sleep(POLL_S)
     print(f"collector: {outcome}; {run.samples.name} is complete")
     return 0
 
 
 class Nodes:
-    """The workers that are to be seen in /proc."""
+    """The workers found in /proc, by the RANK in their environment."""
 
     def __init__(self, processes: Path = Path("/proc")) -> None:
         self._processes = processes
+        self._last_seen: dict[int, float] = {}
 
     def find(self) -> dict[int, int]:
         """Rank -> its first process."""
@@ -67,10 +66,10 @@ class Nodes:
             try:
                 variables = (self._processes / str(process) / "environ").read_bytes().split(b"\0")
             except OSError:
-                continue  # another user's, or gone
-            rank = next((one[5:] for one in variables if one.startswith(b"RANK=")), b"")
-            if rank.isdigit() and process != os.getpid():
-                found.setdefault(int(rank), process)
+                continue  # another user's process, or ended
+            ranks = [variable[5:] for variable in variables if variable.startswith(b"RANK=")]
+            if ranks and ranks[0].isdigit() and process != os.getpid():
+                found.setdefault(int(ranks[0]), process)
         return found
 
     def read(self) -> dict[int, Counters]:
@@ -79,33 +78,33 @@ class Nodes:
             try:
                 readings[rank] = read_node_counters(process)
             except OSError:
-                continue  # the node is gone
+                continue  # the node has ended
         return readings
+
+    def missing(self) -> tuple[set[int], bool]:
+        """Ranks that were seen before and not for GONE_S, and whether any was ever seen."""
+        found = self.find()
+        now = time.monotonic()  # after the search: a stall of this machine is no node's absence
+        self._last_seen |= dict.fromkeys(found, now)
+        gone = {rank for rank, seen in self._last_seen.items() if now - seen > GONE_S}
+        return gone, bool(self._last_seen)
 
 
 def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> str:
-    """Until every node of this host has ended, or one has failed; what happened, in a few words."""
+    """Wait until every node of this host has ended, or one has failed; the outcome in words."""
     ranks = range(plan.first_rank, plan.first_rank + plan.nodes_here)
-    tails = {rank: EventTail(run.events(rank)) for rank in ranks if rank < experiment.nodes}
-    ended: set[int] = set()
-    last_seen: dict[int, float] = {}
-    lost: set[int] = set()
-    begun, trouble = time.monotonic(), None
-    while len(ended) < len(tails):
-        seen = nodes.find()
-        # The time of all that follows: a pause of a busy machine is no node's silence.
-        now = time.monotonic()
-        last_seen |= dict.fromkeys(seen, now)
-        for rank, tail in tails.items():
-            kinds = {type(event) for event in tail.read()}
-            ended |= {rank} if End in kinds else set()
-            lost |= {rank} if Failure in kinds else set()
-        lost |= {rank for rank, then in last_seen.items() if now - then > GONE_S} - ended
-        trouble = trouble or (now if lost else None)
-        if (not last_seen and now - begun > PATIENCE_S) or (trouble and now - trouble > GRACE_S):
-            return f"no end of node {', '.join(map(str, sorted(set(tails) - ended)))}"
-        time.sleep(EVERY_S)
-    return "all nodes have ended"
+    files = {rank: run.events(rank) for rank in ranks if rank < experiment.nodes}
+    watched = NodeWatch(files, GRACE_S)
+    begun = time.monotonic()
+    while True:
+        missing, any_started = nodes.missing()
+        watched.read()
+        if not watched.remaining:
+            return "all nodes have ended"
+        never_started = not any_started and time.monotonic() - begun > PATIENCE_S
+        if never_started or watched.is_overdue(bool(missing - watched.ended)):
+            return f"no end of node {', '.join(map(str, watched.remaining))}"
+        time.sleep(POLL_S)
 
 
 if __name__ == "__main__":

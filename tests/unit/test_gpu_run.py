@@ -22,10 +22,13 @@ from cluster.gpu.node import devices, find_rank
 from cluster.gpu.plan import make_plan, prepare
 from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
 from cluster.spec.consensus import choose_schedule
+from cluster.spec.documents.events import End, Event, Failure, Hello
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
+from cluster.spec.records import Counters
 from cluster.spec.run_folder import RunFolder
 
+END = End(counters=Counters())
 FAR = 1_000_000 + os.getpid()
 OWN = f"{os.getuid()}:{os.getgid()}"
 
@@ -207,10 +210,11 @@ def test_nodes_are_found_by_their_rank_and_counted_from_outside(
     assert Nodes().read()[FAR].sent_bytes >= 0
 
 
-class Scene:
-    """Processes as the collector sees them."""
+class Scene(Nodes):
+    """Processes as the collector finds them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.there: dict[int, int] = {}
         self.seen: set[int] = set()
 
@@ -224,14 +228,14 @@ def watched(tmp_path: Path, scene: Scene, plan: Plan, play: Any) -> str:
     run = RunFolder(tmp_path / "run").create()
     player = threading.Thread(target=play, args=(run,))
     player.start()
-    outcome = watch(Experiment(workers=2), run, plan, scene)  # type: ignore[arg-type]
+    outcome = watch(Experiment(workers=2), run, plan, scene)
     player.join()
     return outcome
 
 
-def say(run: RunFolder, rank: int, kind: str) -> None:
+def write(run: RunFolder, rank: int, event: Event) -> None:
     with run.events(rank).open("a") as file:
-        file.write(json.dumps({"event": kind}) + "\n")
+        file.write(event.line())
 
 
 def test_the_collector_stays_until_all_nodes_have_ended(tmp_path: Path) -> None:
@@ -239,11 +243,11 @@ def test_the_collector_stays_until_all_nodes_have_ended(tmp_path: Path) -> None:
 
     def play(run: RunFolder) -> None:
         scene.there = {0: 1, 1: 2}
-        say(run, 0, "hello")
-        say(run, 0, "end")
+        write(run, 0, Hello(rank=0, workers=2))
+        write(run, 0, END)
         scene.there = {1: 2}
         time.sleep(0.3)
-        say(run, 1, "end")
+        write(run, 1, END)
 
     begun = time.monotonic()
     assert watched(tmp_path, scene, Plan("ddp", "run", (), 0, 2), play) == "all nodes have ended"
@@ -253,7 +257,7 @@ def test_the_collector_stays_until_all_nodes_have_ended(tmp_path: Path) -> None:
 def test_of_several_hosts_it_waits_for_its_own_nodes_only(tmp_path: Path) -> None:
     scene = Scene()
     plan = Plan("multi-host", "run", (), 1, 1)
-    outcome = watched(tmp_path, scene, plan, lambda run: say(run, 1, "end"))
+    outcome = watched(tmp_path, scene, plan, lambda run: write(run, 1, END))
     assert outcome == "all nodes have ended"
 
 
@@ -270,7 +274,7 @@ def test_a_node_that_failed_is_not_waited_for(
         while scene.seen != {0, 1}:
             time.sleep(0.01)
         if ending == "error":
-            say(run, 1, "error")
+            write(run, 1, Failure(message="out of memory"))
         else:
             scene.there = {0: 1}
 
