@@ -31,7 +31,7 @@ STATE_EVERY_S = 0.5
 LINKS_TIMEOUT_S = 300
 PORT_TAKEN = ("port is already allocated", "address already in use")
 REMOVED = -1
-"""Stands for the exit code of a container that somebody removed."""
+"""The exit code of a container that was removed from outside."""
 
 
 class DockerCluster:
@@ -44,7 +44,7 @@ class DockerCluster:
         self._helpers: dict[int, Any] = {}
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
-        self._looked = 0.0
+        self._checked = 0.0
         self._stats: Any = None
         self.links: list[MeasuredLink] = []
         self.announcement: str | None = None
@@ -57,21 +57,21 @@ class DockerCluster:
 
     def __enter__(self) -> DockerCluster:
         try:
-            failed, said = self._up(self._pages())
-            if failed and any(words in said for words in PORT_TAKEN):  # by another, since we looked
+            failed, output = self._up(self._page_ports())
+            if failed and any(words in output for words in PORT_TAKEN):  # since it was free
                 down(self.project)
-                failed, said = self._up(self._pages(usual=False))
+                failed, output = self._up(self._page_ports(usual=False))
             self._find_containers()
-            self._await_links()  # whose complaint says more
+            self._await_links()  # its error says more than Compose's
             if failed:
-                raise EngineError(f"{failed}: " + "\n".join(said.strip().splitlines()[-5:]))
+                raise EngineError(f"{failed}: " + "\n".join(output.strip().splitlines()[-5:]))
         except BaseException:
             down(self.project)
             raise
         return self
 
     def _up(self, pages: dict[str, str]) -> tuple[str, str]:
-        """Nothing, or the command that failed; and what Compose said."""
+        """Run `docker compose up`: the command if it failed, else nothing; and its output."""
         environment = {
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
@@ -92,23 +92,21 @@ class DockerCluster:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
-                    start_new_session=True,  # Ctrl-C must not cut it short: half a cluster cannot be removed
+                    start_new_session=True,  # Ctrl-C must not leave half a cluster
                 )
-            said, _ = process.communicate()
+            output, _ = process.communicate()
         except BaseException:
             if process is not None:
                 process.communicate()
             raise
-        return (
-            f"'{' '.join(command)}' failed ({process.returncode})" if process.returncode else "",
-            said,
-        )
+        failed = f"'{' '.join(command)}' failed ({process.returncode})"
+        return failed if process.returncode else "", output
 
     def __exit__(self, *exc: object) -> None:
         down(self.project)
 
-    def _pages(self, usual: bool = True) -> dict[str, str]:
-        """Ports of this machine for the web pages of Spark's master and driver; the usual ones if free."""
+    def _page_ports(self, usual: bool = True) -> dict[str, str]:
+        """Ports for the web pages of Spark's master and driver; the usual ones if free."""
         if not self.plan.auxiliary_services:
             return {}
         master, driver = (_free_port(port if usual else 0) for port in (8080, 4040))
@@ -134,17 +132,17 @@ class DockerCluster:
             if _runs_in(process, container.id):
                 self._processes[rank] = process
         if len(self._processes) < len(self._containers):
-            self._processes = {}  # another machine's or a virtual machine's: not ours to read
+            self._processes = {}  # the engine is on another or a virtual machine
 
     def exited(self) -> dict[int, int]:
-        if time.monotonic() - self._looked >= STATE_EVERY_S:
-            self._looked = time.monotonic()
+        if time.monotonic() - self._checked >= STATE_EVERY_S:
+            self._checked = time.monotonic()
             for rank, container in self._containers.items():
                 if rank not in self._exits:
-                    self._look(rank, container)
+                    self._check_exit(rank, container)
         return dict(self._exits)
 
-    def _look(self, rank: int, container: Any) -> None:
+    def _check_exit(self, rank: int, container: Any) -> None:
         import requests
 
         import docker
@@ -160,7 +158,7 @@ class DockerCluster:
             self._exits[rank] = container.attrs["State"]["ExitCode"]
 
     def _await_links(self) -> None:
-        """Until every link is set up; LinksNotTrue as soon as one cannot be."""
+        """Wait until every link is verified; LinksNotTrue as soon as one is not."""
         waiting = dict(sorted(self._helpers.items()))
         deadline = time.monotonic() + LINKS_TIMEOUT_S
         while waiting:
@@ -181,30 +179,30 @@ class DockerCluster:
         self.links.sort(key=lambda link: split_service(link.node))
 
     def link_statistics(self) -> list[LinkStatistics]:
-        """Read on the nodes: it needs no privilege."""
+        """Read on the nodes with tc, which needs no privilege for it."""
         import docker
 
         def read(rank: int) -> list[LinkStatistics]:
             try:
                 answer = self._containers[rank].exec_run(setup.STATISTICS)
                 return [setup.parse_statistics(answer.output, node_name(rank))]
-            except (docker.errors.APIError, ValueError):  # the node is gone
+            except (docker.errors.APIError, ValueError):  # the node has ended
                 return []
 
         with ThreadPoolExecutor(max_workers=8) as pool:
             return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
 
     def out_of_memory(self) -> set[int]:
-        """Of containers that still run, too: what starved may have been a child of its first process."""
+        """Running containers too: the kernel may have killed a child of the first process."""
         import docker
 
-        starved = set()
+        killed = set()
         for rank, container in self._containers.items():
             with contextlib.suppress(docker.errors.APIError):
                 container.reload()
                 if container.attrs["State"]["OOMKilled"]:
-                    starved.add(rank)
-        return starved
+                    killed.add(rank)
+        return killed
 
     def last_words(self, rank: int) -> str:
         if self._exits.get(rank) == REMOVED:
@@ -212,19 +210,19 @@ class DockerCluster:
         return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
 
     def read_kernel(self) -> dict[int, Counters]:
-        """From the host, through /proc, without asking Docker."""
+        """Counters from the host's /proc, without Docker."""
         readings = {}
         for rank, process in self._processes.items():
             try:
                 readings[rank] = read_node_counters(process)
             except OSError:
-                continue  # the node is gone
+                continue  # the node has ended
         return readings
 
     def read_api(self) -> dict[int, Counters]:
-        """One-shot: without it each call waits for a second reading, almost two seconds."""
+        """Counters of the Docker API. One-shot: else each call takes almost two seconds."""
         if self._stats is None:
-            self._stats = client().api  # of its own: this is called from the collector's thread
+            self._stats = client().api  # a client for the collector's thread
         readings = {}
         for rank, container in self._containers.items():
             stats = self._stats.stats(container.id, stream=False, one_shot=True)
@@ -248,16 +246,16 @@ def _free_port(usual: int) -> int:
 
 def _answer(helper: Any) -> LinkAnswer:
     """What a link's helper printed."""
-    said = helper.logs(stderr=False).decode(errors="replace").strip()
-    if said.startswith("{"):
-        return LinkAnswer.from_json(json.loads(said))
+    output = helper.logs(stderr=False).decode(errors="replace").strip()
+    if output.startswith("{"):
+        return LinkAnswer.from_json(json.loads(output))
     last = helper.logs().decode(errors="replace").strip().splitlines()[-1:]
-    error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without a word"
+    error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without output"
     return LinkAnswer(complaint=f"the helper {helper.name} failed: {error}")
 
 
 def _runs_in(process: int, container_id: str) -> bool:
-    """Is this process number, on this machine, really the container's?"""
+    """Whether this process of this machine is the container's."""
     try:
         return process > 0 and container_id in Path(f"/proc/{process}/cgroup").read_text()
     except OSError:

@@ -1,13 +1,11 @@
-"""On a node, before its worker starts: shape the link, and verify that it is what was asked for.
+"""On a node, before its worker starts: shape the link and verify that it reaches its target.
 
-A throttle that could not be applied, or does not measure what was asked, is an error, with the
-command or the figures; the worker is then never started. In a container this is a program of its
-own:
+A command that fails, or a link that misses its target, is an error with the command or the numbers;
+the worker is then never started. In a container this is a program of its own:
 
     python -m cluster.links.setup 20mbit node2 reference
 
-It prints its findings as one line of JSON and opens the worker's gate (cluster/links/gate.py).
-Standard library only.
+It prints a LinkAnswer as one line of JSON and opens the worker's gate (cluster/links/gate.py).
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ STATISTICS = ["tc", "-s", "-j", "qdisc", "show"]
 
 
 class LinkFailed(Exception):
-    """The link is not what was asked for; the message is one line. Carries what was found."""
+    """The link misses its target; the message is one line. Carries what was measured."""
 
     def __init__(self, message: str, measured: MeasuredLink | None = None) -> None:
         super().__init__(message)
@@ -71,7 +69,7 @@ def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
 
 
 def verify_rate(link: Link, node: str, reference: str, hz: int) -> MeasuredLink:
-    """Both directions, one after the other: acknowledgements would take a share of each other's link."""
+    """Measure one direction after the other: acknowledgements would use the other's link."""
     burst = burst_bytes(link, hz)
     target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, hz))
     sent, received = (
@@ -94,10 +92,10 @@ def verify_rate(link: Link, node: str, reference: str, hz: int) -> MeasuredLink:
 def measure_well(
     measure: Callable[[rate_probe.ProbeTarget], float], target: rate_probe.ProbeTarget
 ) -> tuple[float, int]:
-    """The rate that is nearest to the one asked for, and after how many attempts.
+    """The measured rate that is nearest to the target, and the number of attempts.
 
-    A busy machine spoils a measurement, mostly towards too little; so one that is not good is made
-    again, after a pause and longer. A link that is wrong stays wrong in all of them.
+    A busy machine disturbs a measurement, so one that is more than GOOD off is repeated after a
+    pause, and longer. All measurements of a wrong link are wrong.
     """
     rates: list[float] = []
     for attempt in range(1, ATTEMPTS + 1):
@@ -125,7 +123,7 @@ def complain(link: Link, measured: MeasuredLink) -> str | None:
 
 
 def read_statistics(node: str) -> LinkStatistics:
-    """What the two buckets of this namespace dropped and held back so far; needs no privilege."""
+    """Packets that the two buckets of this namespace dropped and delayed; needs no privilege."""
     return parse_statistics(run(STATISTICS), node)
 
 
@@ -141,7 +139,7 @@ def parse_statistics(text: str | bytes, node: str) -> LinkStatistics:
 
 
 def run(command: tc.Command) -> str:
-    """Its output; an error shows the command and what it said."""
+    """The output of a command; LinkFailed, with the command and its error, where it fails."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     try:
         done = subprocess.run(
@@ -156,7 +154,7 @@ def run(command: tc.Command) -> str:
 
 
 def read_hz() -> int:
-    """Ticks a second of this kernel's clock, from its configuration where one can read it."""
+    """CONFIG_HZ of this kernel, from its configuration where that is readable."""
     for path in (Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")):
         try:
             text = (gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What a person sees while runs go on: bars on a terminal, plain lines elsewhere, or nothing."""
+"""Progress of runs on standard error: bars on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def say_if_slow(say: Callable[[str], None], text: str) -> Iterator[None]:
 
 
 class Progress:
-    """Says nothing at all; the two below say more."""
+    """Prints nothing (--quiet); the classes below print lines or bars."""
 
     def say(self, text: str) -> None:
-        """A line for the person, whatever the form."""
+        """Print a line of text."""
 
     def starting(self, experiment: Experiment) -> None:
-        """The nodes are about to be raised."""
+        """The nodes are about to start."""
         nodes = "node" if experiment.nodes == 1 else "nodes"
         self.say(f"starting {experiment.nodes} {nodes} ({experiment.engine})")
 
@@ -48,7 +48,7 @@ class Progress:
         """The nodes are up and this run starts on them."""
 
     def event(self, rank: int, event: Event) -> None:
-        """A worker wrote this."""
+        """A node wrote this event."""
 
     def tick(self) -> None:
         """Called some twenty times a second while a run lasts."""
@@ -70,7 +70,8 @@ class PlainProgress(Progress):
         self._began: dict[int, tuple[float, int]] = {}
         self._rates: dict[int, float] = {}
         self.say(
-            f"{folder.name}: training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
+            f"{folder.name}: training {experiment.epochs} epochs"
+            f" of {experiment.steps_per_epoch} steps"
         )
 
     def event(self, rank: int, event: Event) -> None:
@@ -91,7 +92,7 @@ class PlainProgress(Progress):
                 )
 
     def _count(self, rank: int, boundary: Phase) -> None:
-        """What a node sent a second in the training of an epoch: at its end, evaluated, it sends nothing."""
+        """Note a node's sending rate in the training phase; it sends nothing when it evaluates."""
         t, sent = boundary.t, boundary.counters.sent_bytes
         began_t, began_sent = self._began.pop(rank, (t, sent))
         if t > began_t:
@@ -177,12 +178,12 @@ class BarProgress(Progress):
 
 
 def _accuracy(value: float | None) -> str:
-    """A model that only pretends has none."""
+    """Nothing for emulated compute, which has no accuracy."""
     return "" if value is None else f"  accuracy {value:.2%}"
 
 
 def _loss(value: float | None) -> str:
-    """A run that diverges has none."""
+    """A dash where a run diverged."""
     return "-" if value is None else f"{value:.3f}"
 
 
