@@ -12,6 +12,7 @@ import argparse
 from analysis.theory import predicted_bytes as theory
 from bench.session import add_engine, measure, sizes
 from bench.table import Table
+from cluster.spec.message_schedules import Setting
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64
 DDP_BUCKETS = "0.1,0.25,0.5,1,2,5"
@@ -23,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Table:
-    predicted = theory.predict("allreduce", workers=WORKERS, model_bytes=MODEL_BYTES)
+    predicted = theory.predict("allreduce", Setting(workers=WORKERS, model_bytes=MODEL_BYTES))
     ideal_s = theory.lower_bound_s(predicted, [LINK_MBIT] * WORKERS)
     model = f"synthetic:{MODEL_BYTES}:{LAYERS}:0s+{ideal_s:.4f}s"
     common = ("--engine", args.engine, "--workers", str(WORKERS), "--link", f"{LINK_MBIT}mbit")

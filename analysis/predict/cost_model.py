@@ -31,19 +31,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.theory import predicted_bytes as theory
-from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
+from analysis.theory.critical_path import busiest_bytes, leaves, path_bytes
+from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict
+from cluster.spec.message_schedules import Setting, step_count
+from cluster.spec.strategies import STRATEGIES, facts_of
 
 TIME_TERMS = ("message_s", "wire", "byte_s", "fill")
-SAME_AS = {"local-sgd": "allreduce"}
-"""Its exchange is the other's."""
-OVERLAPS = ("ddp",)
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 """Of torch's DistributedDataParallel, unless it is told otherwise."""
 FEWEST_RUNS = 4
@@ -104,78 +103,57 @@ class Forecast:
     """What most of an exchange is spent on: links, nodes or messages."""
 
 
-def group_size(cluster: Cluster) -> int:
-    return cluster.workers if cluster.passes is None else min(cluster.passes + 1, cluster.workers)
+@dataclass(frozen=True)
+class Exchange:
+    """What the message schedule of a strategy says of an exchange, in units of M."""
+
+    steps: int
+    """Messages that follow each other."""
+    path_models: float
+    """What must pass one link after the other."""
+    leaves: int
+    """That send to one root at once, in a pipeline."""
+    pauses: bool
+    """Whether links are idle while messages wait for others."""
 
 
-def messages(cluster: Cluster) -> int:
-    """One after the other, in one exchange."""
-    n, g = cluster.workers, group_size(cluster)
-    if n < 2 or g < 2 or cluster.strategy == "single":
-        return 0
-    depth = (n - 1).bit_length()
-    special = {
-        "allgather": n - 1,
-        "gather-scatter": 2,
-        "parameter-server": 2,
-        "reduce-broadcast": 2 * depth,
-        "pairwise": 1 if g == 2 else 2 * (g - 1),
-    }
-    return special.get(cluster.strategy, 2 * (n - 1))
-
-
-def path_models(cluster: Cluster) -> float:
-    """What must pass one link after the other, in units of M."""
-    n, g = cluster.workers, group_size(cluster)
-    if n < 2 or cluster.strategy == "single":
-        return 0.0
-    special: dict[str, Callable[[], float]] = {
-        "allgather": lambda: n - 1,
-        "gather-scatter": lambda: n - 1,
-        "parameter-server": lambda: n,
-        "reduce-broadcast": lambda: (n - 1).bit_length() + _down_the_tree(n),
-        "pairwise": lambda: 2 * (g - 1) / g,
-    }
-    return float(special.get(cluster.strategy, lambda: 2 * (n - 1) / n)())
+def exchange_of(cluster: Cluster) -> Exchange:
+    return _exchange_of(cluster.strategy, cluster.workers, cluster.passes)
 
 
 @functools.cache
-def _down_the_tree(workers: int) -> int:
-    """Children are sent to at once and share the link: all have it after as many M as there are of them."""
-    children: dict[int, list[int]] = {}
-    for rank in range(1, workers):
-        children.setdefault(rank & (rank - 1), []).append(rank)
-    took = [0] * workers
-    for rank in reversed(range(workers)):
-        below = children.get(rank, [])
-        took[rank] = len(below) + max((took[child] for child in below), default=0)
-    return took[0]
+def _exchange_of(strategy: str, workers: int, passes: int | None) -> Exchange:
+    """With passes, of a full group: neighbours on a ring, where the first group is full."""
+    setting = Setting(workers=workers, model_bytes=1, passes=passes, schedule="ring")
+    messages = facts_of(strategy).messages(0, setting)
+    path = path_bytes(messages)
+    pipelined = any(flow.pipelined for flow in messages)
+    return Exchange(
+        steps=step_count(messages),
+        path_models=float(path),
+        leaves=len(leaves(messages)) if pipelined else 0,
+        pauses=path > busiest_bytes(messages),
+    )
 
 
 def last_bucket(cluster: Cluster) -> float:
     """The share of an exchange that begins when backward has ended."""
     size = cluster.model_bytes
-    if cluster.strategy not in OVERLAPS or size <= FIRST_BUCKET_BYTES:
+    if not facts_of(cluster.strategy).overlaps_backward or size <= FIRST_BUCKET_BYTES:
         return 1.0
     return min(size - FIRST_BUCKET_BYTES, BUCKET_BYTES) / size
 
 
 def saved_s(cluster: Cluster) -> float:
-    """Of an exchange, by what gathered in the buckets of throttled links before it."""
-    if not cluster.burst_bytes or cluster.rate_mbit is None or not path_models(cluster):
+    """Of an exchange, by what gathered in the token buckets of throttled links before it."""
+    exchange = exchange_of(cluster)
+    if not cluster.burst_bytes or cluster.rate_mbit is None or not exchange.path_models:
         return 0.0
     per_byte_s = 8e-6 / cluster.rate_mbit
-    if cluster.strategy == "reduce-broadcast":
-        return messages(cluster) * min(cluster.burst_bytes, cluster.model_bytes) * per_byte_s
+    if exchange.pauses:
+        return exchange.steps * min(cluster.burst_bytes, cluster.model_bytes) * per_byte_s
     pause_s = cluster.compute_s * cluster.local_steps
     return min(cluster.burst_bytes * per_byte_s, pause_s)
-
-
-def leaves(cluster: Cluster) -> int:
-    return {
-        "gather-scatter": cluster.workers - 1,
-        "parameter-server": cluster.workers,
-    }.get(cluster.strategy, 0)
 
 
 @dataclass(frozen=True)
@@ -199,14 +177,8 @@ def shares(cluster: Cluster) -> Shares:
 @functools.cache
 def _shares(strategy: str, workers: int, passes: int | None, schedule: str | None) -> Shares:
     unit = 10**6
-    found = theory.predict(
-        strategy,
-        workers=workers,
-        model_bytes=unit,
-        passes=passes,
-        schedule=schedule,
-        rounds=ROUNDS if passes else 1,
-    )
+    setting = Setting(workers=workers, model_bytes=unit, passes=passes, schedule=schedule)
+    found = predict(strategy, setting, ROUNDS if passes else 1)
     each = [
         sum(pair) / unit for pair in zip(found.sent_by_rank, found.received_by_rank, strict=True)
     ]
@@ -216,15 +188,15 @@ def _shares(strategy: str, workers: int, passes: int | None, schedule: str | Non
 
 def time_features(cluster: Cluster) -> list[float]:
     """What each of TIME_TERMS is multiplied with."""
-    share = shares(cluster)
-    said, worked = float(messages(cluster)), share.handled_most
+    share, exchange = shares(cluster), exchange_of(cluster)
+    steps, worked = float(exchange.steps), share.handled_most
     if cluster.cores is not None:
-        said *= max(1.0, share.nodes / cluster.cores)
+        steps *= max(1.0, share.nodes / cluster.cores)
         worked = max(worked, share.handled / cluster.cores)
     per_byte_s = 0.0 if cluster.rate_mbit is None else 8e-6 / cluster.rate_mbit
-    path = path_models(cluster) * cluster.model_bytes * WIRE_PER_PAYLOAD
-    fill = leaves(cluster) * min(cluster.model_bytes, FILL_BYTES)
-    return [said, path * per_byte_s, worked * cluster.model_bytes, fill * per_byte_s]
+    path = exchange.path_models * cluster.model_bytes * WIRE_PER_PAYLOAD
+    fill = exchange.leaves * min(cluster.model_bytes, FILL_BYTES)
+    return [steps, path * per_byte_s, worked * cluster.model_bytes, fill * per_byte_s]
 
 
 def _sent_bytes(cluster: Cluster) -> float:
@@ -232,7 +204,7 @@ def _sent_bytes(cluster: Cluster) -> float:
 
 
 def byte_features(cluster: Cluster) -> list[float]:
-    return [_sent_bytes(cluster), float(messages(cluster))]
+    return [_sent_bytes(cluster), float(exchange_of(cluster).steps)]
 
 
 def exchange_parts(
@@ -245,7 +217,7 @@ def exchange_parts(
 
 def forecast(constants: Constants, cluster: Cluster) -> Forecast:
     parts = exchange_parts(constants.time, time_features(cluster), saved_s(cluster))
-    parts["messages"] += messages(cluster) * cluster.delay_s
+    parts["messages"] += exchange_of(cluster).steps * cluster.delay_s
     exchange = parts["messages"] + max(parts["links"], parts["nodes"])
     last = last_bucket(cluster)
     hidden = exchange * (1 - last)
@@ -261,12 +233,22 @@ def forecast(constants: Constants, cluster: Cluster) -> Forecast:
 # -------------------------------------------------------------------------------------------- fitting
 
 
+def fitted_as(strategy: str) -> str:
+    """The first strategy that exchanges the same messages in the same way: its constants apply."""
+    facts = facts_of(strategy)
+    return next(
+        name
+        for name, other in STRATEGIES.items()
+        if other.messages == facts.messages and other.overlaps_backward == facts.overlaps_backward
+    )
+
+
 def fit(observations: Sequence[Observation]) -> dict[str, Constants]:
     """By strategy: those with enough runs."""
     found = {}
     for strategy in dict.fromkeys(one.cluster.strategy for one in observations):
         mine = [one for one in observations if one.cluster.strategy == strategy]
-        if len(mine) >= FEWEST_RUNS and strategy not in ("single", *SAME_AS):
+        if len(mine) >= FEWEST_RUNS and fitted_as(strategy) == strategy:
             found[strategy] = _fit(mine)
     return found
 

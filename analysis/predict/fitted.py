@@ -14,12 +14,12 @@ from statistics import median
 from typing import Any
 
 from analysis.predict.cost_model import (
-    SAME_AS,
     Cluster,
     Constants,
     Forecast,
     Observation,
     fit,
+    fitted_as,
     forecast,
 )
 from cluster.spec import synthetic
@@ -52,10 +52,10 @@ class Fitted:
     errors: Errors | None
 
     def knows(self, strategy: str) -> bool:
-        return SAME_AS.get(strategy, strategy) in self.constants
+        return fitted_as(strategy) in self.constants
 
     def forecast(self, cluster: Cluster) -> Forecast:
-        return forecast(self.constants[SAME_AS.get(cluster.strategy, cluster.strategy)], cluster)
+        return forecast(self.constants[fitted_as(cluster.strategy)], cluster)
 
     def outside(self, cluster: Cluster) -> str:
         """Empty within what was fitted; else what is outside of it, and whether far."""

@@ -10,20 +10,8 @@ from html import escape
 from typing import Any
 
 from analysis.tables.configurations import Configuration
+from cluster.spec.strategies import STRATEGIES, facts_of
 
-# Three to one or better against both the white and the dark page.
-COLOURS = {
-    "single": "#7d848c",
-    "allreduce": "#2f7ed8",
-    "ring": "#1797a6",
-    "allgather": "#d64545",
-    "gather-scatter": "#d9730d",
-    "reduce-broadcast": "#a08300",
-    "parameter-server": "#8b6cd9",
-    "ddp": "#1f9d6b",
-    "pairwise": "#c2417c",
-    "local-sgd": "#5f8f1f",
-}
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 LEGEND_MOST = 14
 """Lines beyond this many have one entry for each strategy; pointing at one says which it is."""
@@ -34,7 +22,7 @@ WIDE = 50
 
 
 def colour(strategy: str) -> str:
-    return COLOURS.get(strategy, "#7d848c")
+    return facts_of(strategy).colour
 
 
 def faint(strategy: str, share: float = 0.18) -> str:
@@ -43,9 +31,8 @@ def faint(strategy: str, share: float = 0.18) -> str:
 
 
 def present(strategies: Iterable[str]) -> dict[str, str]:
-    """Colours of those strategies, in the order of the table above."""
-    wanted = set(strategies)
-    return {name: COLOURS.get(name, "#7d848c") for name in [*COLOURS] if name in wanted}
+    """Colours of those strategies, in the order of the table of strategies."""
+    return {name: colour(name) for name in sorted(set(strategies), key=[*STRATEGIES].index)}
 
 
 def places(configurations: Sequence[Configuration]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.events import End, Hello, Phase, Step
 from cluster.spec.experiment import Experiment
+from cluster.spec.message_schedules import Setting
 from cluster.spec.records import Counters, Sample
 from cluster.spec.run_folder import RunFolder
 
@@ -64,23 +65,18 @@ class RecordedRun:
         """Epochs whose bytes are booked on every node."""
         return min(sum(event.phase == "evaluate" for event in log.all(Phase)) for log in self.logs)
 
-    def setting(self, hello: Hello, rounds: int) -> theory.Setting:
+    def setting(self, hello: Hello) -> Setting:
         experiment = self.experiment
-        return theory.Setting(
+        return Setting(
             workers=experiment.workers,
             model_bytes=hello.model_bytes,
             passes=experiment.passes,
             schedule=experiment.schedule,
             seed=experiment.seed,
-            rounds=max(rounds, 1),
+            buffers=str(experiment.buffers),
+            buffer_bytes=hello.buffer_bytes,
         )
 
     def predict(self, hello: Hello, rounds: int) -> theory.Prediction:
         """Bytes of a round, mean over these rounds."""
-        setting = self.setting(hello, rounds)
-        return theory.predict(
-            self.experiment.strategy,
-            **vars(setting),
-            buffers=str(self.experiment.buffers),
-            buffer_bytes=hello.buffer_bytes,
-        )
+        return theory.predict(self.experiment.strategy, self.setting(hello), max(rounds, 1))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from analysis.theory.predicted_bytes import resolve
+from cluster.spec.consensus import resolve
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.summary import NodeSeconds
 from cluster.spec.experiment import Experiment

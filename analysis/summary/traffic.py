@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from analysis.summary import counters, traffic_matrix
@@ -121,13 +122,8 @@ def matrix(run: RecordedRun) -> TrafficMatrix | None:
         return None
     rounds = epochs * run.experiment.rounds_per_epoch
     order = run.logs[0].first(RankOrder)
-    predicted = predicted_matrix.matrix(
-        run.experiment.strategy,
-        run.setting(hello, rounds),
-        buffers=str(run.experiment.buffers),
-        buffer_bytes=hello.buffer_bytes,
-        order=order.order if order else None,
-    )
+    setting = replace(run.setting(hello), order=tuple(order.order) if order else None)
+    predicted = predicted_matrix.matrix(run.experiment.strategy, setting, max(rounds, 1))
     train = total(node["train"] for node in run.phases)
     again = [count or 0 for count in run.retransmitted]
     payload = [node["train"].sent_payload - n for node, n in zip(run.phases, again, strict=True)]

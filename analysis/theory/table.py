@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 
-from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict, resolve
+from analysis.theory.predicted_bytes import Prediction, lower_bound_s, predict
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument
+from cluster.spec.consensus import resolve
 from cluster.spec.links import parse_link, parse_links
+from cluster.spec.message_schedules import Setting
 from cluster.spec.options import COMPRESSIONS
 from cluster.spec.quantities import parse_size
-from cluster.spec.schedules import period
-from cluster.spec.strategies import BUFFERS, own_defaults
+from cluster.spec.schedules import SCHEDULES, period
+from cluster.spec.strategies import BUFFERS, STRATEGIES
 
 
 def _passes(text: str) -> list[int]:
@@ -101,8 +103,8 @@ def _table(args: argparse.Namespace) -> Iterator[str]:
         f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}{'busiest':>11}"
         f"{'x M':>9}" + (f"{'at least':>11}" if args.link or args.bottleneck else "")
     )
-    for strategy in STRATEGIES:
-        if strategy != "pairwise":
+    for strategy, facts in STRATEGIES.items():
+        if not facts.has_passes:
             yield _line(args, strategy, None)
         else:
             for passes in args.passes or _some_passes(args.workers, args.schedule):
@@ -115,17 +117,16 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
         schedule = resolve(args.workers, passes, args.schedule, args.seed)
         rounds = args.rounds or period(args.workers, passes, schedule) or 1000
     size = args.model_bytes // (1 if args.compress == "none" else 2)
-    predicted = predict(
-        strategy,
+    setting = Setting(
         workers=args.workers,
         model_bytes=size,
         passes=passes,
         schedule=schedule or None,
         seed=args.seed,
-        rounds=rounds,
-        buffers=args.buffers or str(own_defaults(strategy)["buffers"]),
+        buffers=args.buffers or STRATEGIES[strategy].buffers,
         buffer_bytes=args.buffer_bytes,
     )
+    predicted = predict(strategy, setting, rounds)
     busiest = max(predicted.sent_max, predicted.received_max)
     columns = (predicted.sent_mean, predicted.received_mean, busiest)
     return (
@@ -147,10 +148,10 @@ def _least(args: argparse.Namespace, predicted: Prediction) -> str:
 def _some_passes(workers: int, schedule: str) -> list[int]:
     """All of 1 to N-1 while they fit a screen; then the small ones, doublings, and everybody.
 
-    Exponential makes pairs, so it has no row but the first.
+    A schedule that makes pairs has no row but the first.
     """
     every: Sequence[int] = range(1, workers)
-    if schedule == "exponential":
+    if schedule in SCHEDULES and SCHEDULES[schedule].pairs_only:
         every = every[:1]
     if workers > 24:
         every = [p for p in every if p <= 8 or p == workers - 1 or p & (p - 1) == 0]

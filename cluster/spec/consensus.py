@@ -29,7 +29,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.spec import strategies
 from cluster.spec.command_line import Parser
 from cluster.spec.schedules import (
     SCHEDULES,
@@ -44,6 +43,12 @@ from cluster.spec.schedules import (
 
 HORIZON = 32
 """Rounds the planner looks ahead: four cycles of 256 workers in pairs."""
+
+CHOICES = {
+    **{name: schedule.summary for name, schedule in SCHEDULES.items()},
+    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
+}
+"""What --schedule takes, and what it means."""
 
 NOISE = 1e-9
 """Residuals below this are not compared: rounding errors of the planner's floats come near."""
@@ -120,7 +125,7 @@ def plan(workers: int, passes: int, schedule: str, seed: int, horizon: int = HOR
 
 def available(passes: int) -> tuple[str, ...]:
     """The schedules worth comparing for groups of P+1, in order of preference."""
-    return tuple(name for name in SCHEDULES if passes == 1 or name != "exponential")
+    return tuple(name for name in SCHEDULES if passes == 1 or not SCHEDULES[name].pairs_only)
 
 
 @lru_cache(maxsize=256)
@@ -149,6 +154,13 @@ def choose_schedule(workers: int, passes: int, seed: int) -> Choice:
         f"{passes + 1} are never exact, and {best} leaves the least for its bytes: every M sent "
         f"per worker multiplies the residual by {shrinks[best]:.3f} ({others})",
     )
+
+
+def resolve(workers: int, passes: int, schedule: str | None, seed: int) -> str:
+    """The schedule itself; for None and `auto` what choose_schedule() takes."""
+    if schedule is None or schedule == "auto":
+        return choose_schedule(workers, passes, seed).schedule
+    return schedule
 
 
 def _cheapest_exact(workers: int, passes: int, seed: int, names: tuple[str, ...]) -> Choice:
@@ -221,7 +233,7 @@ def _residuals(rounds: tuple[Partition, ...], workers: int) -> tuple[float, ...]
 
 
 def _parser() -> Parser:
-    about = "\n".join(f"  {name:<12}{text}" for name, text in strategies.SCHEDULES.items())
+    about = "\n".join(f"  {name:<12}{text}" for name, text in CHOICES.items())
     parser = Parser(
         prog="python -m workloads.groups",
         description="Show who averages with whom, how fast that reaches everybody, and at what "

@@ -16,6 +16,18 @@ from functools import lru_cache
 Partition = tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class Repeat:
+    """Round t + rounds is round t with its ranks renamed."""
+
+    rounds: int
+    shift: int | None
+    """How many places each rank moves on; None: the renaming is random."""
+
+
+EVERY_ROUND = Repeat(1, 0)
+
+
 def groups(round_index: int, workers: int, passes: int, schedule: str, seed: int) -> Partition:
     """The groups of this round, which partition range(workers).
 
@@ -56,6 +68,12 @@ def cycle_length(workers: int, passes: int, schedule: str) -> int:
     return 1 if passes >= workers - 1 else SCHEDULES[schedule].cycle(workers, passes)
 
 
+def repeat(workers: int, passes: int, schedule: str) -> Repeat:
+    """When the same groups come again, up to a renaming of the ranks."""
+    check(workers, passes, schedule)
+    return EVERY_ROUND if passes >= workers - 1 else SCHEDULES[schedule].repeat(workers, passes)
+
+
 def check(workers: int, passes: int, schedule: str) -> None:
     if schedule == "auto":
         raise ValueError("schedule 'auto' must first be resolved by choose_schedule()")
@@ -65,9 +83,9 @@ def check(workers: int, passes: int, schedule: str) -> None:
         raise ValueError(f"workers must be 1 or more, not {workers}")
     if passes < 1:
         raise ValueError(f"passes must be 1 or more, not {passes}")
-    if schedule == "exponential" and 1 < passes < workers - 1:
+    if SCHEDULES[schedule].pairs_only and 1 < passes < workers - 1:
         raise ValueError(
-            f"schedule 'exponential' makes pairs: it needs passes 1, not {passes}; "
+            f"schedule {schedule!r} makes pairs: it needs passes 1, not {passes}; "
             "'grid' does the same for larger groups"
         )
 
@@ -99,6 +117,10 @@ def _ring_period(workers: int, passes: int) -> int:
     return passes + 1 if workers % (passes + 1) == 0 else workers
 
 
+def _ring_repeat(_workers: int, _passes: int) -> Repeat:
+    return Repeat(1, 1)
+
+
 def _random(round_index: int, workers: int, passes: int, seed: int) -> Iterable[Sequence[int]]:
     order = list(range(workers))
     # Seeded with text, because that is hashed the same way on every machine and in every process.
@@ -127,9 +149,14 @@ def _grid_cycle(workers: int, passes: int) -> int:
     return len(grid_shape(workers, passes))
 
 
-def _grid_period(workers: int, passes: int) -> int:
+def _grid_repeat(workers: int, passes: int) -> Repeat:
     shape = grid_shape(workers, passes)
-    return len(shape) * (1 if math.prod(shape) == workers else workers)
+    return Repeat(len(shape), 0 if math.prod(shape) == workers else 1)
+
+
+def _grid_period(workers: int, passes: int) -> int:
+    found = _grid_repeat(workers, passes)
+    return found.rounds * (workers if found.shift else 1)
 
 
 @lru_cache(maxsize=4096)
@@ -173,20 +200,44 @@ def _fewest_rounds(workers: int, passes: int) -> int:
     return next(t for t in itertools.count() if (passes + 1) ** t >= workers)
 
 
+def _random_repeat(_workers: int, _passes: int) -> Repeat:
+    return Repeat(1, None)
+
+
+def _never(_workers: int, _passes: int) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """How one schedule cuts, for P < N-1; beyond that everybody is one group, whatever it is."""
+    """How a schedule cuts the workers, for P < N-1; beyond that all workers are one group."""
 
+    summary: str
     cut: Callable[[int, int, int, int], Iterable[Sequence[int]]]
+    """(round, workers, passes, seed) -> groups."""
     cycle: Callable[[int, int], int]
     period: Callable[[int, int], int | None]
+    repeat: Callable[[int, int], Repeat]
+    pairs_only: bool = False
 
 
 # In order of preference: of equally good ones, `auto` takes the first. Pairs with partners at
 # distance 1, 2, 4, ... are the grid whose radices are all 2; they carry their well-known name.
 SCHEDULES: dict[str, Schedule] = {
-    "exponential": Schedule(_grid, _grid_cycle, _grid_period),
-    "grid": Schedule(_grid, _grid_cycle, _grid_period),
-    "ring": Schedule(_ring, _ring_period, _ring_period),
-    "random": Schedule(_random, _fewest_rounds, lambda _workers, _passes: None),
+    "exponential": Schedule(
+        "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
+        *(_grid, _grid_cycle, _grid_period, _grid_repeat),
+        pairs_only=True,
+    ),
+    "grid": Schedule(
+        "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
+        *(_grid, _grid_cycle, _grid_period, _grid_repeat),
+    ),
+    "ring": Schedule(
+        "consecutive neighbours, shifted by one place each round",
+        *(_ring, _ring_period, _ring_period, _ring_repeat),
+    ),
+    "random": Schedule(
+        "a seeded shuffle cut into groups", *(_random, _fewest_rounds, _never, _random_repeat)
+    ),
 }

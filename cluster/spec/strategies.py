@@ -1,12 +1,23 @@
-"""What the command line must know of every strategy without importing torch. Standard library only.
+"""Strategies: one record each, with all that is known without torch. Standard library only.
 
-workloads/strategies does them, analysis/theory/predicted_bytes.py predicts them.
+Adding a strategy takes its record here and its code in workloads/strategies. M is the bytes of the
+model, N the number of workers.
+
+Averaging parameters instead of gradients, adding up instead of averaging, exchanging in buckets and
+overlapping change no byte of payload. Compression changes M. With H local steps there is a round
+every H steps. Buffers of B bytes that are averaged make it M + B; broadcast, they go down a binomial
+tree from worker 0 after the exchange.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from cluster.spec import message_schedules
+from cluster.spec.consensus import CHOICES
+from cluster.spec.message_schedules import Messages, MessageSchedule, Setting, step_count
 
 AVERAGES = ("gradients", "parameters")
 REDUCTIONS = ("mean", "sum")
@@ -15,20 +26,18 @@ BUFFERS = {
     "average": "averaged as the parameters are",
     "local": "they never leave their worker",
 }
-SCHEDULES = {
-    "ring": "consecutive neighbours, shifted by one place each round",
-    "random": "a seeded shuffle cut into groups",
-    "exponential": "pairs at distance 1, 2, 4, ...; exact after log2 N rounds if N is a power of two",
-    "grid": "rows, then columns, of a grid of the workers; exact after one cycle where N factors",
-    "auto": "the one that reaches consensus for the fewest bytes; says which and why",
-}
+SCHEDULES = CHOICES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StrategyFacts:
-    """What can be asked of a strategy, and what it does unless asked."""
+    """What a strategy does, what it does unless asked otherwise, and what it refuses."""
 
     summary: str
+    messages: MessageSchedule
+    """Who sends how many bytes to whom in a round of the exchange."""
+    colour: str
+    """In figures. Contrast of 3:1 or better against the white and the dark page."""
     averages: tuple[str, ...] = AVERAGES
     """What it can average; the first is the default."""
     has_passes: bool = False
@@ -37,18 +46,33 @@ class StrategyFacts:
     """The default of --local-steps."""
     has_server: bool = False
     """A node of its own, the last rank, serves the workers."""
+    overlaps_backward: bool = False
+    """Always: pieces of the model are exchanged while backward still computes."""
+    collective: str = "all-reduce"
+    """The operation whose result it delivers, for nccl-tests' bandwidths: or `all-gather`."""
+    centre: str = ""
+    """Name of the rank that collects from the others and then sends to them, if there is one."""
+    leaf: str = ""
+    """Name of a rank that sends only what is its own, and then receives."""
+    leaves: str = ""
+    """The plural."""
     imports: tuple[str, ...] = ()
-    """Slow modules that workers will import: where they are forked, they are imported once before."""
+    """Slow modules that workers import: imported once before workers are forked."""
     buffers: str = "broadcast"
     """The default of --buffers."""
     lr_rule: str = "sqrt"
-    """The default of --lr-rule: N workers go through the samples in N times fewer steps (learning_rate.py)."""
+    """The default of --lr-rule: N workers take N times fewer steps per epoch (learning_rate.py)."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Option, or option=value -> why it makes no sense here."""
 
+    @property
+    def averages_everything(self) -> bool:
+        """All workers with all, at every step, by default."""
+        return not self.has_passes and self.local_steps == 1
+
 
 WARMUP_EPOCHS = 1.0
-"""Where a rule raises the rate: with the full rate at once some seeds do not learn anything in the first epochs."""
+"""Of a scaled learning rate: with the full rate at once some seeds do not learn in the first epochs."""
 
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
@@ -59,28 +83,63 @@ EXCHANGE_OPTIONS = (
 
 STRATEGIES: dict[str, StrategyFacts] = {
     "single": StrategyFacts(
-        "one worker, no exchange: the baseline",
+        summary="one worker, no exchange: the baseline",
+        messages=message_schedules.nothing,
+        colour="#7d848c",
         exchanges=False,
         buffers="local",
         lr_rule="none",
         refuses=dict.fromkeys(EXCHANGE_OPTIONS, NOTHING_SENT),
     ),
-    "allreduce": StrategyFacts("ring all-reduce of the gradients"),
-    "ring": StrategyFacts("the same ring written out with send and receive, for teaching"),
-    "allgather": StrategyFacts("everyone gets every gradient and averages for itself"),
-    "gather-scatter": StrategyFacts("gather to a root, average there, send the mean back"),
-    "reduce-broadcast": StrategyFacts("add up a tree to a root, send the mean down the tree"),
+    "allreduce": StrategyFacts(
+        summary="ring all-reduce of the gradients",
+        messages=message_schedules.all_reduce,
+        colour="#2f7ed8",
+    ),
+    "ring": StrategyFacts(
+        summary="the same ring written out with send and receive, for teaching",
+        messages=message_schedules.ring,
+        colour="#1797a6",
+    ),
+    "allgather": StrategyFacts(
+        summary="everyone gets every gradient and averages for itself",
+        messages=message_schedules.all_gather,
+        colour="#d64545",
+        collective="all-gather",
+    ),
+    "gather-scatter": StrategyFacts(
+        summary="gather to a root, average there, send the mean back",
+        messages=message_schedules.gather_scatter,
+        colour="#d9730d",
+        centre="root",
+        leaf="leaf",
+        leaves="leaves",
+    ),
+    "reduce-broadcast": StrategyFacts(
+        summary="add up a tree to a root, send the mean down the tree",
+        messages=message_schedules.reduce_broadcast,
+        colour="#a08300",
+        centre="root",
+        leaf="leaf",
+        leaves="leaves",
+    ),
     "parameter-server": StrategyFacts(
-        "a node of its own holds the model; workers push gradients and pull parameters",
+        summary="a node of its own holds the model; workers push gradients and pull parameters",
+        messages=message_schedules.parameter_server,
+        colour="#8b6cd9",
         has_server=True,
+        centre="server",
         refuses={
-            "optimizer=lars": "whose server updates the model piece by piece as gradients arrive, while"
-            " LARS needs the norm of whole layers"
+            "optimizer=lars": "whose server updates the model piece by piece as gradients arrive,"
+            " while LARS needs the norm of whole layers"
         },
     ),
     "ddp": StrategyFacts(
-        "torch's DistributedDataParallel: the peer to beat",
+        summary="torch's DistributedDataParallel: the peer to beat",
+        messages=message_schedules.all_reduce,
+        colour="#1f9d6b",
         averages=("gradients",),
+        overlaps_backward=True,
         imports=("torch._dynamo",),
         refuses={
             "average=parameters": "which all-reduces gradients during backward",
@@ -90,7 +149,9 @@ STRATEGIES: dict[str, StrategyFacts] = {
         },
     ),
     "pairwise": StrategyFacts(
-        "groups of passes+1 neighbours average their parameters after a local update",
+        summary="groups of passes+1 neighbours average their parameters after a local update",
+        messages=message_schedules.groups_of_neighbours,
+        colour="#c2417c",
         averages=("parameters",),
         has_passes=True,
         buffers="average",
@@ -100,15 +161,35 @@ STRATEGIES: dict[str, StrategyFacts] = {
         },
     ),
     "local-sgd": StrategyFacts(
-        "all-reduce of the parameters every few local steps",
+        summary="all-reduce of the parameters every few local steps",
+        messages=message_schedules.all_reduce,
+        colour="#5f8f1f",
         averages=("parameters",),
         local_steps=8,
         refuses={
-            "average=gradients": "which trains on locally between exchanges; to accumulate gradients"
-            " use --strategy allreduce with --local-steps"
+            "average=gradients": "which trains on locally between exchanges; to accumulate"
+            " gradients use --strategy allreduce with --local-steps"
         },
     ),
 }
+
+
+def facts_of(strategy: str) -> StrategyFacts:
+    """The record of a strategy; ValueError, with the names that exist, for an unknown one."""
+    if strategy not in STRATEGIES:
+        near = difflib.get_close_matches(strategy, STRATEGIES, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"unknown strategy {strategy!r}; there is: {', '.join(STRATEGIES)}{meant}")
+    return STRATEGIES[strategy]
+
+
+def messages(strategy: str, index: int, setting: Setting) -> Messages:
+    """All messages of a round: the exchange, and the broadcast of buffers that follows it."""
+    facts = facts_of(strategy)
+    exchange = facts.messages(index, setting)
+    if not facts.exchanges:
+        return exchange
+    return exchange + message_schedules.broadcast_of_buffers(setting, step_count(exchange))
 
 
 def own_defaults(strategy: str) -> dict[str, object]:
@@ -124,7 +205,7 @@ def own_defaults(strategy: str) -> dict[str, object]:
 
 
 def says_nothing(option: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
-    """Do runs differ in a option only because their strategies do? Then it tells nothing new.
+    """Do runs differ in an option only because their strategies do? Then it tells nothing new.
 
     The number of local steps always does: it divides the bytes.
     """

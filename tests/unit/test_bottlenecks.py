@@ -15,8 +15,9 @@ from analysis.report.time.bottleneck_cases import (
     as_table,
     find_studies,
 )
-from analysis.report.time.bottleneck_words import case_name, describe, extremes, place, times
+from analysis.report.time.bottleneck_words import case_name, describe, extremes, times
 from analysis.tables.load import load_runs
+from analysis.theory.critical_path import place_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
 from tests.slow_nodes import summary_of
@@ -87,7 +88,7 @@ def test_nobody_slow_beside_stragglers_is_no_straggler() -> None:
 def test_a_slow_node_has_a_place_where_places_differ(
     strategy: str, ranks: tuple[int, ...], workers: int, name: str
 ) -> None:
-    assert place(strategy, ranks, workers) == name
+    assert place_text(strategy, ranks, workers) == name
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(1.064, "1.06 x"), (4.96, "5.0 x"), (17.2, "17.2 x")])

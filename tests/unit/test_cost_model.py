@@ -14,9 +14,9 @@ from analysis.predict.cost_model import (
     Cluster,
     Constants,
     Observation,
+    exchange_of,
     fit,
     forecast,
-    path_models,
     saved_s,
     shares,
 )
@@ -85,7 +85,7 @@ def test_too_few_runs_are_not_fitted() -> None:
 @pytest.mark.parametrize(("workers", "models"), [(2, 2), (3, 4), (4, 5), (5, 7), (8, 9)])
 def test_a_tree_passes_its_levels_one_by_one(workers: int, models: int) -> None:
     """Up, one M for each level; down, a node's children share its link, and then theirs."""
-    assert path_models(cluster("reduce-broadcast", workers, 100, 1)) == models
+    assert exchange_of(cluster("reduce-broadcast", workers, 100, 1)).path_models == models
 
 
 def test_links_and_nodes_work_at_the_same_time_and_the_slower_counts() -> None:

@@ -9,8 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from analysis.theory import predicted_bytes as theory
-from cluster.spec import strategies
 from cluster.spec.consensus import plan
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules import groups
@@ -161,10 +159,6 @@ def test_who_sends_nothing_loses_no_bits() -> None:
 def test_passes_that_reach_all_equal_an_all_reduce_exactly(workers: int, tmp_path: Path) -> None:
     for averaged, reduced in on_workers(f"{HERE}:both_ways_for_everybody", workers, tmp_path):
         assert torch.equal(averaged, reduced)
-
-
-def test_the_command_line_and_theory_know_every_strategy() -> None:
-    assert set(STRATEGIES) == set(strategies.STRATEGIES) == set(theory.STRATEGIES)
 
 
 def test_our_sgd_is_the_sgd_of_torch() -> None:

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.theory.predicted_bytes import STRATEGIES, Prediction, lower_bound_s, predict
+from analysis.theory import predicted_bytes
+from analysis.theory.predicted_bytes import Prediction, lower_bound_s
 from analysis.theory.table import main
 from cluster.spec.consensus import available, choose_schedule, plan
+from cluster.spec.message_schedules import Setting
 from cluster.spec.schedules import group_of, period
+from cluster.spec.strategies import STRATEGIES
+
+
+def predict(strategy: str, *, rounds: int = 1, **setting: Any) -> Prediction:
+    return predicted_bytes.predict(strategy, Setting(**setting), rounds)
 
 
 def sent_by_rank(strategy: str, **setting: Any) -> tuple[float, ...]:

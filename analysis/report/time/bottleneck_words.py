@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study
+from analysis.theory.critical_path import place_text
 from cluster.observe.units import seconds_text
 from cluster.spec.links import parse_cores, parse_links
 
@@ -54,31 +55,13 @@ def _together(how: Mapping[int, str]) -> list[str]:
     return [f"{nodes_text([rank for rank in how if how[rank] == way])} {way}" for way in ways]
 
 
-def place(strategy: str, ranks: Sequence[int], workers: int) -> str:
-    """Where slow nodes stand, in a strategy that has places; empty in one where all are equal."""
-    if strategy == "parameter-server":
-        return "the server" if ranks == (workers,) else ""
-    leaves = {
-        "gather-scatter": range(1, workers),
-        # Rank r hangs below r without its lowest 1, so only an even one has another below it.
-        "reduce-broadcast": [r for r in range(1, workers) if r % 2 or r + 1 == workers],
-    }.get(strategy)
-    if leaves is None:
-        return ""
-    if ranks == (0,):
-        return "the root"
-    if all(rank in leaves for rank in ranks):
-        return "a leaf" if len(ranks) == 1 else "leaves"
-    return ""
-
-
 def describe(comparison: Comparison) -> str:
     """One strategy: a clause for every case with slow nodes."""
     clauses = []
     for case in comparison.cases:
         if not case.slow_ranks:
             continue
-        where = place(comparison.strategy, case.slow_ranks, len(case.nodes))
+        where = place_text(comparison.strategy, case.slow_ranks, len(case.nodes))
         name = case_name(case) + (f" ({where})" if where else "")
         parts = [f"{name} {_effect(case)}", _computing(case), _waiting(case)]
         clauses.append("; ".join(part for part in parts if part))

@@ -12,9 +12,10 @@ from analysis.report.page import Chart, Column
 from analysis.report.traffic.pair_words import Beside, pair_name
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
-from analysis.theory.predicted_bytes import Setting
-from analysis.theory.traffic_matrix import EDGES, Matrix, matrix
+from analysis.theory.traffic_matrix import Matrix, matrix
 from cluster.observe.units import bytes_text
+from cluster.spec.message_schedules import Setting
+from cluster.spec.strategies import facts_of
 
 MOST_NODES = 48
 """A larger matrix is not drawn: its squares would be smaller than a finger."""
@@ -52,7 +53,7 @@ def measured(runs: Runs, one: Configuration) -> Beside | None:
             continue
         if pairs["sent_bytes"].sum() <= MISSING * run["pairs_interface_payload_bytes"]:
             continue
-        nodes = int(one.row["workers"]) + (one.strategy == "parameter-server")
+        nodes = int(one.row["workers"]) + facts_of(one.strategy).has_server
         return Beside(
             one.label,
             _square(pairs, (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0), nodes),
@@ -150,8 +151,6 @@ def _per_round(one: Configuration, of_training: Matrix) -> Matrix:
 
 def _theory(one: Configuration) -> Matrix | None:
     row = one.row
-    if one.strategy not in EDGES:
-        return None
     workers, rounds = int(row["workers"]), max(1, int(row["rounds"]))
     found = matrix(
         one.strategy,
@@ -161,8 +160,8 @@ def _theory(one: Configuration) -> Matrix | None:
             passes=None if pd.isna(row["passes"]) else int(row["passes"]),
             schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
             seed=int(row["seed"]),
-            rounds=rounds,
         ),
+        rounds,
     )
     mean = sum(map(sum, found[:workers])) / workers
     predicted = row["predicted_per_step_bytes"]

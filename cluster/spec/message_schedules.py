@@ -1,0 +1,277 @@
+"""Message schedules: who sends how many bytes to whom in a round, and which message waits for which.
+
+A message schedule is a pure function of the round's number and a Setting; it returns the messages of that round. All
+that is said about a strategy's traffic follows from this value: bytes by rank, the traffic matrix, bounds, the critical
+path, who waits for whom (analysis/theory).
+
+Steps. Every message has a step, and a rank sends its messages in the order of their steps. A message that leaves rank r
+at step k waits for all messages that reach r at steps before k, and for nothing else: two messages of one rank with no
+arrival between them leave at the same time and share the link. A pipelined message is cut into chunks, of which each
+waits only for the same chunk of the messages it depends on.
+
+The building blocks, for M bytes:
+
+    ring        g members cut M into g pieces. In g-1 steps each passes a piece to its neighbour and adds what arrives,
+                so that each owns the sum of one piece; in g-1 more steps the sums go round: 2(g-1) messages of M/g. No
+                all-reduce sends less on average: every piece must leave all but one of its g holders to be added up,
+                and reach g-1 of them again as a sum
+    star        leaves send M to a centre, which sends M back to each of them, chunk by chunk
+    tree        binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a step; results go
+                down, to all children at once
+
+Equal messages are stored as one flow with a count, so a ring of 1,024 is one flow of 2,046 steps. Not modelled: packet
+headers, framing, acknowledgements, and pieces of unequal size where M/g is not whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from typing import NamedTuple
+
+from cluster.spec.consensus import resolve
+from cluster.spec.schedules import EVERY_ROUND, Partition, Repeat, groups, repeat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the messages of a round depend on."""
+
+    workers: int
+    model_bytes: int
+    """Gradients or parameters of one model, as they are sent (after compression)."""
+    passes: int | None = None
+    schedule: str | None = None
+    """Of a strategy with passes; None and `auto` are what choose_schedule() takes."""
+    seed: int = 0
+    buffers: str = "local"
+    """What happens to buffers such as batch-norm statistics: see strategies.BUFFERS."""
+    buffer_bytes: int = 0
+    order: tuple[int, ...] | None = None
+    """With Horovod, which gives workers ranks of its own: our rank of each of its ranks. Its collectives follow them."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 1), ("model_bytes", 0), ("buffer_bytes", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be {least} or more, not {getattr(self, name)}")
+
+    @property
+    def exchanged_bytes(self) -> int:
+        """Of one worker in a round: averaged buffers are exchanged with the model."""
+        return self.model_bytes + (self.buffer_bytes if self.buffers == "average" else 0)
+
+    @property
+    def ring(self) -> tuple[int, ...]:
+        """All workers, in the order in which the library's collectives connect them."""
+        return tuple(range(self.workers)) if self.order is None else self.order
+
+    @property
+    def repeat(self) -> Repeat:
+        """After how many rounds the same messages come again, and between which ranks."""
+        if self.passes is None:
+            return EVERY_ROUND
+        return repeat(self.workers, self.passes, self.resolved_schedule)
+
+    @property
+    def resolved_schedule(self) -> str:
+        """The schedule that `auto` or None stands for."""
+        if self.passes is None:
+            raise ValueError("passes must be given: how many hops an update travels, 1 or more")
+        return resolve(self.workers, self.passes, self.schedule, self.seed)
+
+    def groups(self, index: int) -> Partition:
+        """Workers that average with each other in this round, for a strategy with passes."""
+        schedule = self.resolved_schedule
+        assert self.passes is not None
+        return groups(index, self.workers, self.passes, schedule, self.seed)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Equal messages: at steps step, step+1, ..., `count` times, sources[i] sends to destinations[i]."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+    message_bytes: Fraction
+    step: int = 0
+    count: int = 1
+    pipelined: bool = False
+
+    @property
+    def pair_bytes(self) -> Fraction:
+        """From each source to its destination, in all steps together."""
+        return self.count * self.message_bytes
+
+
+Messages = tuple[Flow, ...]
+MessageSchedule = Callable[[int, Setting], Messages]
+"""(number of the round, setting) -> the messages of that round."""
+
+
+class Message(NamedTuple):
+    """A single message of a round, with the places in each_message() of the messages it waits for.
+
+    What its source waited for before an earlier message is not repeated, unless nothing has arrived since.
+    """
+
+    source: int
+    destination: int
+    bytes: Fraction
+    step: int
+    pipelined: bool
+    waits_for: tuple[int, ...]
+
+
+def step_count(messages: Messages) -> int:
+    """Messages that follow each other in a round."""
+    return max((flow.step + flow.count for flow in messages), default=0)
+
+
+def each_message(messages: Messages) -> list[Message]:
+    """Every message by itself, in the order of steps: 2N(N-1) of them for a ring of N."""
+    found: list[Message] = []
+    arrived: dict[int, list[int]] = {}
+    waited: dict[int, tuple[int, ...]] = {}
+    for step in range(step_count(messages)):
+        now = [flow for flow in messages if flow.step <= step < flow.step + flow.count]
+        for rank in set(chain.from_iterable(flow.sources for flow in now)):
+            waited[rank] = tuple(arrived.pop(rank, ())) or waited.get(rank, ())
+        begin = len(found)
+        for flow in now:
+            for source, destination in zip(flow.sources, flow.destinations, strict=True):
+                message = (source, destination, flow.message_bytes, step, flow.pipelined)
+                found.append(Message(*message, waited[source]))
+        for place in range(begin, len(found)):
+            arrived.setdefault(found[place].destination, []).append(place)
+    return found
+
+
+# -------------------------------------------------------------------------------------- building blocks
+
+
+def _rings(members: Iterable[Sequence[int]], message_bytes: int, shift: int) -> Iterator[Flow]:
+    """A ring all-reduce in every group; shift 1 sends to the next member, -1 to the one before."""
+    for size, same in _by_size(members).items():
+        piece = Fraction(message_bytes, size)
+        yield _round_the_ring(same, piece, 2 * (size - 1), shift)
+
+
+def _by_size(groups: Iterable[Sequence[int]]) -> dict[int, list[Sequence[int]]]:
+    found: dict[int, list[Sequence[int]]] = {}
+    for members in groups:
+        if len(members) > 1:
+            found.setdefault(len(members), []).append(members)
+    return found
+
+
+def _round_the_ring(
+    groups: Sequence[Sequence[int]], message_bytes: Fraction, count: int, shift: int
+) -> Flow:
+    neighbours = ((*members[shift:], *members[:shift]) for members in groups)
+    sources = tuple(chain.from_iterable(groups))
+    return Flow(sources, tuple(chain.from_iterable(neighbours)), message_bytes, count=count)
+
+
+def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
+    if not leaves:
+        return ()
+    size, ends, middle = Fraction(message_bytes), tuple(leaves), (centre,) * len(leaves)
+    return (
+        Flow(ends, middle, size, step=0, pipelined=True),
+        Flow(middle, ends, size, step=1, pipelined=True),
+    )
+
+
+def _levels(places: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Children and their parents in a binomial tree; children of level k have k as their lowest binary 1."""
+    levels = []
+    for level in range((len(places) - 1).bit_length()):
+        children = range(2**level, len(places), 2 ** (level + 1))
+        parents = (places[child - 2**level] for child in children)
+        levels.append((tuple(places[child] for child in children), tuple(parents)))
+    return levels
+
+
+def _up_the_tree(places: Sequence[int], message_bytes: int) -> Messages:
+    return tuple(
+        Flow(children, parents, Fraction(message_bytes), step)
+        for step, (children, parents) in enumerate(_levels(places))
+    )
+
+
+def _down_the_tree(places: Sequence[int], message_bytes: int, first_step: int) -> Messages:
+    return tuple(
+        Flow(parents, children, Fraction(message_bytes), first_step + step)
+        for step, (children, parents) in enumerate(reversed(_levels(places)))
+    )
+
+
+# ------------------------------------------------------------------------- message schedules of strategies
+
+
+def nothing(_index: int, _setting: Setting) -> Messages:
+    return ()
+
+
+def all_reduce(_index: int, setting: Setting) -> Messages:
+    """A ring of everybody. Gloo's all-reduce, which Horovod uses too, sends to the rank before."""
+    return tuple(_rings([setting.ring], setting.exchanged_bytes, -1))
+
+
+def ring(_index: int, setting: Setting) -> Messages:
+    """A ring of everybody, written with send and receive: to the next rank."""
+    return tuple(_rings([setting.ring], setting.exchanged_bytes, 1))
+
+
+def all_gather(_index: int, setting: Setting) -> Messages:
+    """Everyone's M goes round the ring, chunk by chunk: N-1 messages of M."""
+    if setting.workers == 1:
+        return ()
+    size = Fraction(setting.exchanged_bytes)
+    flow = _round_the_ring([setting.ring], size, setting.workers - 1, 1)
+    return (replace(flow, pipelined=True),)
+
+
+def gather_scatter(_index: int, setting: Setting) -> Messages:
+    """A star around worker 0, whichever rank a library gives it."""
+    return _star(0, range(1, setting.workers), setting.exchanged_bytes)
+
+
+def parameter_server(_index: int, setting: Setting) -> Messages:
+    """A star around the server, the rank after the last worker's."""
+    return _star(setting.workers, range(setting.workers), setting.exchanged_bytes)
+
+
+def reduce_broadcast(_index: int, setting: Setting) -> Messages:
+    up = _up_the_tree(setting.ring, setting.exchanged_bytes)
+    return up + _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
+
+
+def groups_of_neighbours(index: int, setting: Setting) -> Messages:
+    """A ring in every group of the round; a pair sends each other all of M at once.
+
+    Everybody in one group is an all-reduce of the library. Smaller groups are written with send and receive, but
+    by Horovod, whose groups are all-reduces, too, in the order of its ranks.
+    """
+    found = setting.groups(index)
+    to_next = setting.order is None and len(found) > 1
+    if setting.order is not None:
+        place = {rank: at for at, rank in enumerate(setting.order)}
+        found = tuple(tuple(sorted(members, key=place.__getitem__)) for members in found)
+    pairs = [members for members in found if len(members) == 2]
+    larger = [members for members in found if len(members) > 2]
+    flows = _rings(larger, setting.exchanged_bytes, 1 if to_next else -1)
+    if not pairs:
+        return tuple(flows)
+    return (*flows, _round_the_ring(pairs, Fraction(setting.exchanged_bytes), 1, 1))
+
+
+def broadcast_of_buffers(setting: Setting, first_step: int) -> Messages:
+    """From worker 0 down a tree of the library's ranks, where buffers are broadcast."""
+    if setting.buffers != "broadcast" or not setting.buffer_bytes:
+        return ()
+    root = setting.ring.index(0)
+    places = (*setting.ring[root:], *setting.ring[:root])
+    return _down_the_tree(places, setting.buffer_bytes, first_step)

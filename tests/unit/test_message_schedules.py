@@ -1,0 +1,132 @@
+"""Messages of a round: what each of them waits for, and what follows for the round as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+from analysis.theory.critical_path import path_bytes
+from cluster.spec.message_schedules import (
+    Flow,
+    Message,
+    Messages,
+    Setting,
+    each_message,
+    step_count,
+)
+from cluster.spec.strategies import STRATEGIES, facts_of, messages
+
+SIZE = 840
+WORKERS = [1, 2, 3, 4, 5, 6, 7, 8, 13]
+
+
+def setting(strategy: str, workers: int, **options: object) -> Setting:
+    passes = 2 if STRATEGIES[strategy].has_passes else None
+    return Setting(workers=workers, model_bytes=SIZE, passes=passes, schedule="ring", **options)  # type: ignore[arg-type]
+
+
+def round_of(strategy: str, workers: int, index: int = 0) -> Messages:
+    """The exchange, and a broadcast of buffers after it."""
+    return messages(
+        strategy, index, setting(strategy, workers, buffers="broadcast", buffer_bytes=7)
+    )
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_single_messages_add_up_to_their_flows(strategy: str, workers: int) -> None:
+    found = round_of(strategy, workers)
+    total: Counter[tuple[int, int]] = Counter()
+    for message in each_message(found):
+        total[message.source, message.destination] += message.bytes  # type: ignore[assignment]
+    expected: Counter[tuple[int, int]] = Counter()
+    for flow in found:
+        for pair in zip(flow.sources, flow.destinations, strict=True):
+            expected[pair] += flow.pair_bytes  # type: ignore[assignment]
+    assert total == expected
+    assert step_count(found) == max((one.step + 1 for one in each_message(found)), default=0)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_message_waits_for_all_that_reached_its_source_before(
+    strategy: str, workers: int
+) -> None:
+    """Its own waits and those of its source's earlier messages are all arrivals of earlier steps."""
+    each = each_message(round_of(strategy, workers))
+    waited: dict[int, set[int]] = {}
+    for message in each:
+        waited.setdefault(message.source, set()).update(message.waits_for)
+        before = {
+            place
+            for place, other in enumerate(each)
+            if other.destination == message.source and other.step < message.step
+        }
+        assert waited[message.source] == before
+
+
+@pytest.mark.parametrize("workers", WORKERS[1:])
+@pytest.mark.parametrize(
+    "strategy", [name for name, facts in STRATEGIES.items() if facts.averages_everything]
+)
+def test_at_the_end_every_worker_has_heard_of_every_other(strategy: str, workers: int) -> None:
+    """A message carries what its source has heard of by all that it waited for."""
+    if not STRATEGIES[strategy].exchanges:
+        return
+    heard = {rank: {rank} for rank in range(workers + 1)}
+    each = each_message(facts_of(strategy).messages(0, setting(strategy, workers)))
+    carried: list[set[int]] = []
+    for message in each:
+        heard[message.source].update(*(carried[place] for place in message.waits_for))
+        carried.append(set(heard[message.source]))
+    for message, ranks in zip(each, carried, strict=True):
+        heard[message.destination] |= ranks
+    assert all(heard[rank] >= set(range(workers)) for rank in range(workers))
+
+
+def test_a_step_of_a_ring_waits_for_the_neighbours_step_before() -> None:
+    each = each_message(facts_of("ring").messages(0, Setting(workers=4, model_bytes=SIZE)))
+    assert len(each) == 6 * 4
+    for message in each:
+        expected = [] if message.step == 0 else [(message.step - 1, (message.source - 1) % 4)]
+        assert [(each[at].step, each[at].source) for at in message.waits_for] == expected
+
+
+def test_a_root_waits_for_all_its_leaves_and_buffers_for_the_exchange() -> None:
+    star = Setting(workers=4, model_bytes=SIZE, buffers="broadcast", buffer_bytes=7)
+    each = each_message(messages("gather-scatter", 0, star))
+    gathered = [at for at, message in enumerate(each) if message.destination == 0]
+    assert [(m.source, m.destination, int(m.bytes)) for m in each if m.step == 1] == [
+        (0, leaf, SIZE) for leaf in (1, 2, 3)
+    ]
+    sent = [m for m in each if m.source == 0]
+    assert {m.bytes for m in sent} == {SIZE, 7}
+    assert all(m.waits_for == tuple(gathered) for m in sent)
+
+
+def arrivals(each: list[Message]) -> Fraction:
+    """The end of a round in which a message takes its bytes' time, however many share a link."""
+    ends: list[Fraction] = []
+    for message in each:
+        begin = max((ends[at] for at in message.waits_for), default=Fraction(0))
+        ends.append(begin + message.bytes)
+    return max(ends, default=Fraction(0))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_round_is_shorter_than_its_longest_chain_of_messages(
+    strategy: str, workers: int
+) -> None:
+    found = facts_of(strategy).messages(0, setting(strategy, workers))
+    if not any(flow.pipelined for flow in found):
+        assert path_bytes(found) >= arrivals(each_message(found))
+
+
+def test_a_star_that_is_not_pipelined_gathers_before_it_scatters() -> None:
+    up = Flow((1, 2, 3), (0, 0, 0), Fraction(SIZE))
+    down = Flow((0, 0, 0), (1, 2, 3), Fraction(SIZE), step=1)
+    assert path_bytes((up, down)) == 6 * SIZE
+    assert path_bytes(facts_of("gather-scatter").messages(0, setting("allreduce", 4))) == 3 * SIZE
