@@ -52,7 +52,8 @@ Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in what was asked, 
 """
 
 
-def make_parser() -> Parser:
+def make_parser(with_help: bool = False) -> Parser:
+    """Help is read from the source of Experiment, which only --help needs."""
     parser = Parser(
         prog="./measure.sh",
         speaker="measure",
@@ -65,7 +66,8 @@ def make_parser() -> Parser:
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for field in dataclasses.fields(Experiment):
         group = groups[field.metadata["group"]]
-        unit, text = field.metadata["unit"], _help(field.name, field.default)
+        unit = field.metadata["unit"]
+        text = _help(field.name, field.default) if with_help else None
         group.add_argument(_flag(field.name), metavar=unit, help=text, **_arity(field.name))
     _add_sets_of_options(groups)
     _add_output(groups["output"])
@@ -87,8 +89,7 @@ class _Print(argparse.Action):
         self._texts = texts
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        assert isinstance(parser, Parser)
-        parser._print_message("\n".join(self._texts(parser)), sys.stdout)
+        parser._print_message("\n".join(self._texts(make_parser(with_help=True))), sys.stdout)
         parser.exit()
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import refuse_limits
+from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
 from cluster.spec.documents.environment import Environment
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, write_json
+from cluster.spec.run_folder import RunFolder
 
 PORT = 29500
 
@@ -44,12 +45,9 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
 
 def prepare(experiment: Experiment, folder: Path, environment: Environment) -> RunFolder:
     try:
-        run = RunFolder(folder.resolve()).create()
-        write_json(run.environment, environment)
-        write_json(run.spec, experiment.to_json())
+        return prepare_folder(folder.resolve(), environment, experiment)
     except OSError as error:
         raise SpecError(f"prepare {folder} cannot be written: {error.strerror}") from error
-    return run
 
 
 def instructions(experiment: Experiment, run: RunFolder) -> str:

@@ -18,7 +18,7 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
 
 from analysis.summary.summarise import summarise
 from cluster import environment, hosts, interruption, output, plan, presets
-from cluster.engine import AUTO, ENGINES, EngineError, EngineUnavailable, choose_engine
+from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import make_parser
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.observe.units import bytes_text
@@ -84,11 +84,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         engine.check_links(links)
     # What must be fetched, only when nothing else can be refused any more.
     data_folder = given or _prepare_data(experiments, None, progress)
-    if any(experiment.cpus_by_rank for experiment in experiments):
-        say(f"CPUs are limited by {engine.about['cpu_limits']}")
-    if any(experiment.total_memory for experiment in experiments):
-        say(f"memory is limited by {engine.about['memory_limits']}")
-    _say_models(experiments, progress)
+    _announce(experiments, engine, progress)
     folder = output.open_session(args.output)
     session = Session(
         folder=folder,
@@ -113,7 +109,7 @@ def prepare_hosts(
     experiments: list[Experiment],
     progress: Progress,
 ) -> int:
-    """--prepare: write the folder of the one run, and print what to type on the user's own hosts."""
+    """--prepare: write the run's folder, and print what to type on the user's own hosts."""
     for flag in ("engine", "spark_master", "data_dir"):
         if getattr(args, flag) is not None:
             raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
@@ -146,7 +142,12 @@ def _prepare_data(experiments: list[Experiment], given: Path | None, progress: P
     return folder
 
 
-def _say_models(experiments: list[Experiment], progress: Progress) -> None:
+def _announce(experiments: list[Experiment], engine: Engine, progress: Progress) -> None:
+    """How limits are kept, and which models are trained."""
+    if any(experiment.cpus_by_rank for experiment in experiments):
+        progress.say(f"CPUs are limited by {engine.about['cpu_limits']}")
+    if any(experiment.total_memory for experiment in experiments):
+        progress.say(f"memory is limited by {engine.about['memory_limits']}")
     for name, dataset in dict.fromkeys((e.model, e.dataset) for e in experiments):
         if name in MODELS:
             count = MODELS[name].parameters

@@ -10,11 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
-
 from cluster import PROJECT
 from cluster.observe.progress import say_if_slow
-from cluster.observe.results_table import print_links, print_table
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 from cluster.spec.run_folder import new_session
@@ -44,6 +41,10 @@ def show(
     summaries: list[Summary], folder: Path, args: argparse.Namespace, say: Callable[[str], None]
 ) -> None:
     """The table and the report on standard error; with --json the summaries on standard output."""
+    from rich.console import Console  # slow to import: --help and a mistake need no table
+
+    from cluster.observe.results_table import print_links, print_table
+
     console = Console(stderr=True)
     # A narrow window folds the lines; rich would cut numbers off.
     console.width = max(console.width, 120) if console.is_terminal else 200

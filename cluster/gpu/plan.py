@@ -1,13 +1,14 @@
-"""compose/gpu.yml's first step: the environment -> a run folder that is ready to be carried out, and its data.
+"""compose/gpu.yml's first step: environment variables -> a run folder that is ready, and its data.
 
 PROFILE       ddp, data-parallel, horovod or multi-host
-UNLESS_PLANNED  yes: leave it at what another profile has planned for this `up`
+UNLESS_PLANNED  yes: keep what another profile has planned for this `up`
 BACKEND       nccl: on GPUs; gloo: the same on CPUs
-GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with multi-host always 1
+GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with
+              multi-host always 1
 GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
 STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
-FLAGS         any other options of a run, as the flags of ./measure.sh; what stands above is refused there
-OVER_NETWORK  yes or no: how NCCL takes the nodes (gpu_node.py); only looked at here
+FLAGS         any other options of a run, as the flags of ./measure.sh; the options above are refused
+OVER_NETWORK  yes or no: whether NCCL treats nodes as machines (cluster/gpu/node.py); only checked here
 RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
 """
 
@@ -27,10 +28,11 @@ from cluster.engine import refuse_limits
 from cluster.flags import make_parser
 from cluster.gpu.session import RUNS, Plan, current_session, read_plan, write_plan
 from cluster.plan import YES_NO, make_experiments, settle
+from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
-from cluster.spec.errors import SpecError
+from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, write_json
+from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 
 PROFILES = ("ddp", "data-parallel", "horovod", "multi-host")
@@ -42,7 +44,7 @@ ELSEWHERE = {
     "launcher": "choose the profile ddp or horovod",
     "engine": "leave it out",
 }
-"""Options of a run that FLAGS cannot have -> what says it instead."""
+"""Options of a run that FLAGS cannot have -> what to set instead."""
 BACKENDS = {"nccl": True, "gloo": False}
 
 
@@ -62,42 +64,23 @@ def main() -> int:
         if fetched.returncode != 0:
             return fetched.returncode
     prepare(session, experiment, plan)
-    print(
-        f"plan: profile {plan.profile}, run {session.name}/{plan.run}, back end {experiment.backend}"
-    )
+    run = f"{session.name}/{plan.run}"
+    print(f"plan: profile {plan.profile}, run {run}, back end {experiment.backend}")
     return 0
 
 
 def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
-    """SpecError for what cannot be done, in the words of ./measure.sh."""
+    """SpecError for what cannot be done, as ./measure.sh reports it."""
     profile = given.get("PROFILE", "")
-    if profile not in PROFILES:
-        raise SpecError(f"unknown profile {profile!r}; there is: {', '.join(PROFILES)}")
+    one_of("profile", profile, PROFILES)
     on_gpu = _choice("backend", given.get("BACKEND") or "nccl", BACKENDS)
-    gpus = _number("gpus", given.get("GPUS") or "2")
     _choice("over_network", given.get("OVER_NETWORK") or "no", YES_NO)
-    flags = _other_flags(given.get("FLAGS", ""))
-    for option in OPTIONS:
-        if value := given.get(option.upper()):
-            flags += ["--" + option.replace("_", "-"), value]
-    workers, devices = gpus, 1
-    first_rank, nodes_here = 0, gpus
-    if profile == "data-parallel":
-        flags += ["--strategy", "single"]
-        workers, devices, nodes_here = 1, gpus, 1
-    elif profile == "horovod":
-        flags += ["--launcher", "horovod"]
-    elif profile == "multi-host":
-        workers = _number("world_size", given.get("WORLD_SIZE") or "2")
-        first_rank, nodes_here, gpus = _number("rank", given.get("RANK") or "0", 0), 1, 1
-        if first_rank >= workers:
-            raise SpecError(
-                f"rank {first_rank} is none of 0 to {workers - 1}: world_size is {workers}"
-            )
+    place = _place(profile, given)
+    flags = _flags(profile, given)
     strategy = given.get("STRATEGY") or ""
-    if strategy in STRATEGIES and STRATEGIES[strategy].has_server:
-        workers -= 1
-    flags += ["--workers", str(workers), "--gpu", str(devices if on_gpu else 0)]
+    has_server = strategy in STRATEGIES and STRATEGIES[strategy].has_server
+    flags += ["--workers", str(place.workers - has_server)]
+    flags += ["--gpu", str(place.gpus_per_process if on_gpu else 0)]
     experiments = make_experiments(make_parser().parse_args(flags), choose_model)
     if len(experiments) != 1:
         raise SpecError(
@@ -105,22 +88,52 @@ def make_plan(given: Mapping[str, str]) -> tuple[Experiment, Plan]:
         )
     refuse_limits(experiments[0], "take ./measure.sh --gpu")
     (experiment,) = settle(experiments, "docker", print)
-    ids = _gpu_ids(given.get("GPU_IDS", ""), gpus) if on_gpu else ()
-    label = (
-        experiment.label
-        if experiment.label.startswith(profile)
-        else f"{profile}-{experiment.label}"
-    )
-    name = f"001-{label}-s{experiment.seed}"
-    return experiment, Plan(profile, name, ids, first_rank, nodes_here)
+    label = experiment.label
+    name = label if label.startswith(profile) else f"{profile}-{label}"
+    ids = _gpu_ids(given.get("GPU_IDS", ""), place.gpus_here) if on_gpu else ()
+    run = f"001-{name}-s{experiment.seed}"
+    return experiment, Plan(profile, run, ids, place.first_rank, place.nodes_here)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """How many nodes and GPUs a run has, and which of them are on this host."""
+
+    workers: int
+    gpus_here: int
+    nodes_here: int
+    gpus_per_process: int = 1
+    first_rank: int = 0
+
+
+def _place(profile: str, given: Mapping[str, str]) -> Place:
+    gpus = _number("gpus", given.get("GPUS") or "2")
+    if profile == "data-parallel":
+        return Place(workers=1, gpus_here=gpus, nodes_here=1, gpus_per_process=gpus)
+    if profile != "multi-host":
+        return Place(workers=gpus, gpus_here=gpus, nodes_here=gpus)
+    workers = _number("world_size", given.get("WORLD_SIZE") or "2")
+    rank = _number("rank", given.get("RANK") or "0", 0)
+    if rank >= workers:
+        raise SpecError(f"rank {rank} is none of 0 to {workers - 1}: world_size is {workers}")
+    return Place(workers=workers, gpus_here=1, nodes_here=1, first_rank=rank)
+
+
+def _flags(profile: str, given: Mapping[str, str]) -> list[str]:
+    """The flags of ./measure.sh that the variables stand for."""
+    flags = _other_flags(given.get("FLAGS", ""))
+    for option in OPTIONS:
+        if value := given.get(option.upper()):
+            flags += ["--" + option.replace("_", "-"), value]
+    own = {"data-parallel": ["--strategy", "single"], "horovod": ["--launcher", "horovod"]}
+    return flags + own.get(profile, [])
 
 
 def prepare(session: Path, experiment: Experiment, plan: Plan) -> RunFolder:
     """Everything a node needs, the plan last: who finds it may begin."""
-    run = RunFolder(session / plan.run).create()
     command = ["docker", "compose", "-f", "compose/gpu.yml", "--profile", plan.profile, "up"]
-    write_json(run.environment, environment.describe(command, {"name": "docker"}))
-    write_json(run.spec, experiment.to_json())
+    about = environment.describe(command, {"name": "docker"})
+    run = prepare_folder(session / plan.run, about, experiment)
     write_plan(session, plan)
     return run
 
@@ -132,12 +145,12 @@ def choose_model(workload: str, models: Sequence[str]) -> str:
 
 
 def _other_flags(text: str) -> list[str]:
-    """FLAGS, of which nothing is overridden or ignored in silence."""
+    """FLAGS as words; what would be overridden or ignored is refused."""
     try:
         flags = shlex.split(text)
     except ValueError as error:
         raise SpecError(f"flags {text!r} cannot be read: {error}") from None
-    if any(flag.startswith(("-h", "--help")) for flag in flags):
+    if any(flag.startswith(("-h", "--help", "--version")) for flag in flags):
         raise SpecError("flags: no help here; see ./measure.sh --help")
     parser = make_parser()
     unsaid: list[str] = []  # a list, since some flags append to what is there
@@ -166,8 +179,7 @@ def _number(name: str, text: str, least: int = 1) -> int:
 
 
 def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
-    if text not in choices:
-        raise SpecError(f"unknown {name} {text!r}; there is: {', '.join(choices)}")
+    one_of(name, text, choices)
     return choices[text]
 
 

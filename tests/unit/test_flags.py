@@ -22,11 +22,11 @@ def experiments(line: str) -> list[Experiment]:
 
 
 def all_help() -> str:
-    return "\n".join(all_help_texts(make_parser()))
+    return "\n".join(all_help_texts(make_parser(with_help=True)))
 
 
 def short_help() -> str:
-    return "\n".join(help_texts(make_parser()))
+    return "\n".join(help_texts(make_parser(with_help=True)))
 
 
 def test_without_flags_there_is_one_run_with_every_default() -> None:
