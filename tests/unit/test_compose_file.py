@@ -45,12 +45,12 @@ def nodes(experiment: Experiment) -> dict[str, dict[str, Any]]:
 
 def strings(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, entry in value.items():
             yield str(key)
-            yield from strings(one)
+            yield from strings(entry)
     elif isinstance(value, list):
-        for one in value:
-            yield from strings(one)
+        for entry in value:
+            yield from strings(entry)
     elif isinstance(value, str):
         yield value
 
@@ -61,11 +61,11 @@ def experiment(request: pytest.FixtureRequest) -> Experiment:
     return request.param
 
 
-def test_there_is_a_service_for_every_worker_and_no_other(experiment: Experiment) -> None:
+def test_every_worker_is_a_service_and_there_is_no_other(experiment: Experiment) -> None:
     assert list(nodes(experiment)) == [f"node{rank}" for rank in range(experiment.workers)]
 
 
-def test_every_node_extends_the_one_written_by_hand(experiment: Experiment) -> None:
+def test_every_node_extends_the_hardened_node(experiment: Experiment) -> None:
     written = yaml.safe_load(NODE_FILE.read_text())
     for node in nodes(experiment).values():
         assert node["extends"]["file"] == str(NODE_FILE)
@@ -95,7 +95,7 @@ def test_no_node_is_privileged_or_reachable_from_outside(experiment: Experiment)
         assert node["user"] == "1000:1000"
 
 
-def test_the_node_written_by_hand_gives_up_what_it_can() -> None:
+def test_the_hardened_node_has_no_privilege() -> None:
     node = yaml.safe_load(NODE_FILE.read_text())["services"]["node"]
     assert set(node) & PRIVILEGES == set()
     assert node["cap_drop"] == ["ALL"]
@@ -111,7 +111,7 @@ def test_the_only_network_is_internal(experiment: Experiment) -> None:
         assert node["networks"] == list(networks)
 
 
-def test_nodes_see_the_session_and_the_data_which_they_cannot_change(
+def test_nodes_mount_the_session_and_read_only_data(
     experiment: Experiment,
 ) -> None:
     for node in nodes(experiment).values():
@@ -127,20 +127,20 @@ def test_a_run_is_found_in_the_node_below_the_mounted_session(experiment: Experi
         assert path_in_node(RUN) in node["environment"]["GRADWIRE_RUNS"]
 
 
-def test_by_hand_it_repeats_its_own_run_and_records_nothing(experiment: Experiment) -> None:
+def test_started_by_hand_it_repeats_its_run_and_records_nothing(experiment: Experiment) -> None:
     for node in nodes(experiment).values():
         environment = node["environment"]
         assert environment["GRADWIRE_RUNS"] == f"${{GRADWIRE_RUNS:-{path_in_node(RUN)}}}"
         assert environment["GRADWIRE_RECORD"] == "${GRADWIRE_RECORD:-0}"
 
 
-def test_cpus_are_limited_only_where_asked(experiment: Experiment) -> None:
+def test_cpus_are_limited_only_by_the_option(experiment: Experiment) -> None:
     assert all("cpus" not in node for node in nodes(experiment).values())
     limited = nodes(dataclasses.replace(experiment, cpus=0.5))
     assert [node["cpus"] for node in limited.values()] == [0.5] * experiment.workers
 
 
-def test_memory_is_shared_out_to_nodes_and_to_nobody_else() -> None:
+def test_only_nodes_have_a_memory_limit() -> None:
     limit = ("mem_limit", "memswap_limit")
     assert all(set(limit) & set(node) == set() for node in nodes(SHAPED).values())
     for launcher in ("torch", "spark"):
@@ -168,7 +168,7 @@ def test_every_shaped_node_has_a_helper_and_all_share_a_reference() -> None:
     assert list(nodes(Experiment(workers=2, link="1mbit")))[2:] == ["reference", "link0", "link1"]
 
 
-def test_only_the_helper_may_change_the_network_and_only_its_nodes() -> None:
+def test_only_a_helper_may_change_the_network_and_only_that_of_its_node() -> None:
     for name, service in nodes(SHAPED).items():
         if name.startswith("link"):
             assert service["cap_add"] == ["NET_ADMIN"]
@@ -208,14 +208,16 @@ def test_a_service_is_a_role_and_a_rank(service: str, parts: tuple[str, int]) ->
     assert split_service(service) == parts
 
 
-def test_all_that_is_made_carries_its_session_and_its_owner(experiment: Experiment) -> None:
+def test_every_service_and_network_carries_its_session_and_its_owner(
+    experiment: Experiment,
+) -> None:
     made = document(experiment)
-    for one in (*made["services"].values(), *made["networks"].values()):
-        assert one["labels"]["gradwire.session"] == RUN.session
-        assert one["labels"]["gradwire.owner"] == "${GRADWIRE_OWNER:-by-hand}"
+    for part in (*made["services"].values(), *made["networks"].values()):
+        assert part["labels"]["gradwire.session"] == RUN.session
+        assert part["labels"]["gradwire.owner"] == "${GRADWIRE_OWNER:-by-hand}"
 
 
-def test_clusters_of_one_session_and_of_two_have_names_of_their_own() -> None:
+def test_every_cluster_has_a_project_name_of_its_own() -> None:
     paths = [
         "20260101-000000-abcd/001-a",
         "20260101-000000-abcd/002-a",
@@ -232,7 +234,7 @@ def test_a_document_is_the_same_each_time_and_survives_yaml(experiment: Experime
     assert yaml.safe_load(yaml.safe_dump(made, sort_keys=False)) == made
 
 
-def test_a_dollar_in_a_path_is_written_so_that_compose_leaves_it_alone() -> None:
+def test_a_dollar_in_a_path_is_escaped() -> None:
     """Compose reads $name as a variable, and $$ as a dollar."""
     run = RunFolder(Path("/home/cash$flow/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
     sources = [
@@ -243,7 +245,7 @@ def test_a_dollar_in_a_path_is_written_so_that_compose_leaves_it_alone() -> None
     assert "/home/cash$$flow/runs/20260101-000000-abcd" in sources
 
 
-def test_nothing_else_is_left_for_compose_to_fill_in(experiment: Experiment) -> None:
+def test_compose_substitutes_only_variables_of_gradwire(experiment: Experiment) -> None:
     variables = {text for text in strings(document(experiment)) if "$" in text}
     assert all("GRADWIRE_" in text for text in variables)
     assert variables
@@ -256,7 +258,7 @@ def spark_document(**options: Any) -> dict[str, Any]:
     return document(Experiment(workers=3, launcher="spark", engine="docker", **options))
 
 
-def test_a_spark_cluster_has_a_worker_on_every_node_and_its_auxiliary_services() -> None:
+def test_a_spark_cluster_has_a_worker_on_every_node_and_auxiliary_services() -> None:
     services = spark_document()["services"]
     assert list(services) == ["node0", "node1", "node2", "master", "driver", "pages"]
     for name in ("node0", "node1", "node2"):
@@ -265,14 +267,14 @@ def test_a_spark_cluster_has_a_worker_on_every_node_and_its_auxiliary_services()
     assert services["driver"]["command"][-1] == "workloads.launchers.spark_driver"
 
 
-def test_only_the_door_to_the_pages_stands_in_a_network_with_a_way_out() -> None:
+def test_only_the_proxy_of_the_web_pages_is_on_a_network_with_a_way_out() -> None:
     made = spark_document()
     assert made["networks"]["cluster"]["internal"] is True
     for name, service in made["services"].items():
         assert "ports" not in service, name
         assert "outside" not in service.get("networks", []), name
     file = yaml.safe_load(SPARK_FILE.read_text())
-    outside = [name for name, one in file["services"].items() if "outside" in one["networks"]]
+    outside = [n for n, service in file["services"].items() if "outside" in service["networks"]]
     assert outside == ["pages"]
     assert all(port.startswith("127.0.0.1:") for port in file["services"]["pages"]["ports"])
 
@@ -289,7 +291,7 @@ def test_a_slow_spark_worker_starts_after_its_link_is_verified() -> None:
 ON_GPUS = Experiment(workers=3, gpu=1, engine="docker")
 
 
-def test_every_node_with_a_gpu_sees_all_and_computes_on_its_own() -> None:
+def test_every_node_sees_all_gpus_and_computes_on_its_own() -> None:
     for rank in range(3):
         node = nodes(ON_GPUS)[f"node{rank}"]
         (device,) = node["deploy"]["resources"]["reservations"]["devices"]
@@ -299,7 +301,7 @@ def test_every_node_with_a_gpu_sees_all_and_computes_on_its_own() -> None:
     assert alone["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
 
 
-def test_nodes_with_gpus_share_what_nccl_needs_and_no_privilege() -> None:
+def test_nodes_with_gpus_share_memory_and_process_numbers_and_have_no_privilege() -> None:
     made = nodes(ON_GPUS)
     assert list(made) == ["node0", "node1", "node2", "machine"]
     assert made["machine"]["ipc"] == "shareable"
@@ -316,11 +318,11 @@ def test_nodes_with_gpus_share_what_nccl_needs_and_no_privilege() -> None:
             assert service["environment"]["NCCL_HOSTID"] == "gradwire"
 
 
-def test_a_generated_node_with_a_gpu_has_what_the_one_written_by_hand_has() -> None:
+def test_a_generated_node_with_a_gpu_equals_that_of_compose_gpu_yml() -> None:
     written = yaml.safe_load((NODE_FILE.parent / "gpu.yml").read_text())
     by_hand, made = written["x-node"], nodes(ON_GPUS)["node0"]
     assert made["ulimits"] == by_hand["ulimits"]
     assert made["init"] == by_hand["init"]
     assert made["deploy"] == by_hand["deploy"]
-    own = {k: v for k, v in made["environment"].items() if k.startswith("NCCL_")}
-    assert own == {k: v for k, v in written["x-worker"].items() if k in own}
+    nccl = {k: v for k, v in made["environment"].items() if k.startswith("NCCL_")}
+    assert nccl == {k: v for k, v in written["x-worker"].items() if k in nccl}

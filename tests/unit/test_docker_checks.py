@@ -1,4 +1,4 @@
-"""Is a GPU visible to Docker? What is looked for, in what the engine says of itself."""
+"""Whether GPUs are visible to Docker, by what `docker info` lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `docker info` says; a machine without programs of NVIDIA's."""
+    """What `docker info` prints, on a machine without NVIDIA's programs."""
     about: dict[str, Any] = {"Runtimes": {"runc": {}}}
     monkeypatch.setattr(checks, "client", lambda: SimpleNamespace(info=lambda: about))
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -28,7 +28,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("engine")
-def test_without_any_it_is_one_line_that_says_what_was_looked_for() -> None:
+def test_without_gpus_one_line_says_what_was_looked_for() -> None:
     with pytest.raises(EngineUnavailable) as refused:
         checks.check_gpus(2)
     line = str(refused.value)
@@ -43,7 +43,7 @@ def test_without_any_it_is_one_line_that_says_what_was_looked_for() -> None:
     assert "docs/gpu.md" in line
 
 
-def test_a_runtime_or_a_device_by_name_will_do(engine: dict[str, Any]) -> None:
+def test_a_runtime_or_a_cdi_device_is_enough(engine: dict[str, Any]) -> None:
     engine.update(CDI)
     assert "nvidia.com/gpu=0" in checks.check_gpus(2)
     del engine["DiscoveredDevices"]
@@ -51,7 +51,9 @@ def test_a_runtime_or_a_device_by_name_will_do(engine: dict[str, Any]) -> None:
     assert "toolkit" in checks.check_gpus(2)
 
 
-def test_the_toolkits_hook_will_do(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_toolkits_hook_is_enough(
+    engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook = checks.GPU_HOOK
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == hook else None)
     assert "toolkit" in checks.check_gpus(2)
@@ -81,7 +83,7 @@ def test_hosts_that_are_prepared_for_torchrun_have_no_gpus(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_persons_own_lines_stay_in_composes_file(
+def test_the_users_own_lines_stay_in_composes_env_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "PROJECT", tmp_path)

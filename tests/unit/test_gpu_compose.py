@@ -1,4 +1,4 @@
-"""compose/gpu.yml as Compose itself reads it, profile by profile: GPUs for who computes, and no privileges."""
+"""compose/gpu.yml as Compose reads it, by profile: GPUs for nodes, and no privileges."""
 
 from __future__ import annotations
 
@@ -23,19 +23,12 @@ NODES = {
     "horovod": "horovod",
     "multi-host": "multi-host",
 }
-ATTENDANTS = {"session", "plan", "collector", "report"}
-OURS = (
-    "GPUS",
-    "GPU_IDS",
-    "WORKLOAD",
-    "STRATEGY",
-    "PASSES",
-    "EPOCHS",
-    "BATCH_SIZE",
-    "FLAGS",
-    "RANK",
-    "NETWORK",
+AUXILIARY = {"session", "plan", "collector", "report"}
+VARIABLES = (
+    *("GPUS", "GPU_IDS", "WORKLOAD", "STRATEGY", "PASSES", "EPOCHS", "BATCH_SIZE", "FLAGS"),
+    *("RANK", "NETWORK", "SSL_CERT_FILE", "PIP_FIND_LINKS"),
 )
+"""Variables of the environment that compose/gpu.yml reads, beside GRADWIRE_*."""
 
 
 def has_compose() -> bool:
@@ -58,7 +51,9 @@ def document(*profiles: str, files: tuple[Path, ...] = (FILE,), **variables: str
     command = ["docker", "compose"]
     command += [part for file in files for part in ("--file", str(file))]
     command += [part for profile in profiles for part in ("--profile", profile)]
-    plain = {k: v for k, v in os.environ.items() if k not in OURS and not k.startswith("GRADWIRE_")}
+    plain = {
+        k: v for k, v in os.environ.items() if k not in VARIABLES and not k.startswith("GRADWIRE_")
+    }
     answer = subprocess.run(
         [*command, "--env-file", "/dev/null", "config", "--format", "json"],
         env={**plain, **variables},
@@ -87,7 +82,7 @@ def profile(request: pytest.FixtureRequest) -> str:
 
 
 def test_as_typed_it_is_ddp_with_a_node_for_each_gpu() -> None:
-    assert set(services()) == {*ATTENDANTS, "node"}
+    assert set(services()) == {*AUXILIARY, "node"}
     assert set(services("ddp")) - set(services()) == {"plan-ddp"}
     assert services()["node"]["deploy"]["replicas"] == 2
     assert services(GPUS="4")["node"]["deploy"]["replicas"] == 4
@@ -97,27 +92,26 @@ def test_as_typed_it_is_ddp_with_a_node_for_each_gpu() -> None:
 
 
 def test_a_profile_adds_its_plan_and_its_nodes(profile: str) -> None:
-    assert set(services(profile)) == {*ATTENDANTS, "node", f"plan-{profile}", NODES[profile]}
+    assert set(services(profile)) == {*AUXILIARY, "node", f"plan-{profile}", NODES[profile]}
     own = services(profile)[NODES[profile]]["environment"]["PROFILE"]
     assert own == services(profile)[f"plan-{profile}"]["environment"]["PROFILE"] == profile
 
 
-def test_the_plan_that_goes_without_saying_comes_after_a_profiles_own(profile: str) -> None:
+def test_the_default_plan_runs_after_a_profiles_own(profile: str) -> None:
     after = services(profile)["plan"]["depends_on"]
     assert after[f"plan-{profile}"]["condition"] == "service_completed_successfully"
     assert services(profile)["plan"]["environment"]["UNLESS_PLANNED"] == "yes"
 
 
-def test_who_computes_sees_all_gpus_and_the_collector_may_look_at_them(profile: str) -> None:
-    """All: NCCL goes from GPU to GPU directly only where a process sees both."""
+def test_nodes_see_all_gpus_and_the_collector_may_read_them(profile: str) -> None:
     for name, service in services(profile).items():
         computes = name in NODES.values()
         wanted = ["gpu"] if computes else ["gpu", "utility"] if name == "collector" else None
-        found = [(one["driver"], one["count"], one["capabilities"]) for one in devices(service)]
+        found = [(d["driver"], d["count"], d["capabilities"]) for d in devices(service)]
         assert found == ([("nvidia", -1, wanted)] if wanted else []), name
 
 
-def test_every_plan_asks_for_nccl_and_nobody_else_says_so(profile: str) -> None:
+def test_only_plans_have_a_back_end_which_is_nccl(profile: str) -> None:
     for name, service in services(profile).items():
         backend = service.get("environment", {}).get("BACKEND")
         assert backend == ("nccl" if name.startswith("plan") else None), name
@@ -135,7 +129,9 @@ def test_nodes_have_what_nccl_needs(profile: str) -> None:
     )
 
 
-def test_nobody_is_privileged_has_the_hosts_network_or_the_engines_socket(profile: str) -> None:
+def test_no_service_is_privileged_or_has_the_hosts_network_or_the_engines_socket(
+    profile: str,
+) -> None:
     for name, service in services(profile).items():
         assert not service.get("privileged"), name
         assert service.get("network_mode") in (None, "none"), name
@@ -168,15 +164,15 @@ def test_nodes_of_one_host_reach_each_other_and_nothing_else() -> None:
         assert made["networks"]["cluster"]["internal"] is True
 
 
-def test_another_base_of_the_nodes_image_is_handed_to_its_build() -> None:
+def test_the_build_of_the_nodes_image_takes_another_base() -> None:
     for profile, given in (("ddp", {"GPU_BASE"}), ("horovod", {"GPU_BASE", "GPU_DEVEL_BASE"})):
-        made = services(profile, GPU_BASE="one", GPU_DEVEL_BASE="two")[NODES[profile]]["build"]
+        made = services(profile, GPU_BASE="base", GPU_DEVEL_BASE="devel")[NODES[profile]]["build"]
         assert {k: v for k, v in made["args"].items() if v is not None} == {
-            name: "one" if name == "GPU_BASE" else "two" for name in given
+            name: "base" if name == "GPU_BASE" else "devel" for name in given
         }
 
 
-def test_hosts_meet_on_a_network_that_somebody_made_before() -> None:
+def test_hosts_use_an_existing_network() -> None:
     made = document("multi-host", RANK="3", NETWORK="lab")
     assert made["networks"]["hosts"]["name"] == "lab"
     assert made["networks"]["hosts"]["external"] is True
@@ -184,7 +180,7 @@ def test_hosts_meet_on_a_network_that_somebody_made_before() -> None:
     assert made["services"]["multi-host"]["environment"]["RANK"] == "3"
 
 
-def test_on_cpus_it_differs_in_devices_back_end_and_the_nodes_image(profile: str) -> None:
+def test_on_cpus_only_devices_back_end_and_the_nodes_image_differ(profile: str) -> None:
     made = document(profile)["services"]
     on_cpu = document(profile, files=(FILE, ON_CPU))["services"]
     assert set(made) == set(on_cpu)
@@ -197,3 +193,33 @@ def test_on_cpus_it_differs_in_devices_back_end_and_the_nodes_image(profile: str
         assert differing <= allowed, (name, differing)
         if "environment" in differing:
             assert other["environment"] == service["environment"] | {"BACKEND": "gloo"}
+
+
+COMPOSE_FILES = [PROJECT / "compose" / f"{name}.yml" for name in ("cluster", "spark", "gpu")]
+
+
+@pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda file: file.stem)
+def test_every_build_takes_the_hosts_ca_bundle_and_wheels(file: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.crt"
+    bundle.write_text("certificates")
+    given = {"SSL_CERT_FILE": str(bundle), "PIP_FIND_LINKS": str(tmp_path)}
+    made, plain = document(files=(file,), **given), document(files=(file,))
+    assert made["secrets"]["ca"]["file"] == str(bundle)
+    assert plain["secrets"]["ca"]["file"] == "/dev/null"
+    for service, default in zip(made["services"].values(), plain["services"].values(), strict=True):
+        assert [secret["source"] for secret in service["build"]["secrets"]] == ["ca"]
+        assert service["build"]["additional_contexts"] == {"wheels": str(tmp_path)}
+        wheels = Path(default["build"]["additional_contexts"]["wheels"])
+        assert wheels.resolve() == PROJECT / "docker" / "wheels"
+
+
+def test_services_that_fetch_data_trust_the_hosts_ca_bundle(tmp_path: Path) -> None:
+    fetching = [(COMPOSE_FILES[0], "data"), (FILE, "plan")]
+    for file, name in fetching:
+        for variables, path in (
+            ({"SSL_CERT_FILE": str(tmp_path / "ca")}, "/run/secrets/ca"),
+            ({}, ""),
+        ):
+            service = document(files=(file,), **variables)["services"][name]
+            assert service["environment"]["SSL_CERT_FILE"] == path
+            assert [secret["source"] for secret in service["secrets"]] == ["ca"]

@@ -1,4 +1,4 @@
-"""What goes into the images of the launchers, and what their build tells a person."""
+"""What goes into the launchers' images, and the progress that their build prints."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_the_image_is_made_with_the_files_that_its_stages_name(launcher: str) ->
     target = image.TARGETS[launcher]
     named = {
         Path(file).name
-        for one in needed(target)
-        for file in re.findall(r"source=(?:docker/)?([a-z_-]+\.[a-z]+)", stage(one))
+        for stage_name in needed(target)
+        for file in re.findall(r"source=(?:docker/)?([a-z_-]+\.[a-z]+)", stage(stage_name))
     }
     made_with = {Path(file).name for file in image.MADE_WITH[target]}
     assert named | {"Dockerfile"} == made_with
@@ -70,7 +70,7 @@ def test_all_that_is_fingerprinted_is_there_and_is_sent_to_the_builder() -> None
     assert "!docker/requirements-*.txt" in IGNORED.splitlines()
 
 
-def test_launchers_have_images_of_their_own() -> None:
+def test_every_launcher_has_an_image_of_its_own() -> None:
     names = [image.name(launcher) for launcher in image.TARGETS]
     assert [name.partition(":")[0] for name in names] == [
         "gradwire-worker",
@@ -88,7 +88,7 @@ def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> 
     for target in ("gpu", "gpu-horovod"):
         bases = needed(target) - needed("code")
         assert bases <= {target, "gpu-node", "gpu-horovod-node", "gpu-horovod-wheel"}
-        assert not any("+cpu" in stage(one) or "TORCH" in stage(one) for one in bases)
+        assert not any("+cpu" in stage(name) or "TORCH" in stage(name) for name in bases)
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in stage("gpu-horovod-wheel")
     assert STAGES["gpu-node"] == "${GPU_BASE}"
     assert re.search(r"^ARG GPU_BASE=pytorch/pytorch:\S+-cuda\S+-runtime$", DOCKERFILE, re.M)
@@ -101,23 +101,23 @@ def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> 
         ("GPU_DEVEL_BASE", {"horovod on GPUs"}),
     ],
 )
-def test_another_base_makes_another_image_of_what_starts_from_it(
+def test_another_base_image_changes_the_names_of_images_built_on_it(
     variable: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages = {target: needed(target) for target in image.TARGETS.values()}
     for launcher, target in image.TARGETS.items():
-        bases = {STAGES[one] for one in stages[target]}
+        bases = {STAGES[name] for name in stages[target]}
         assert (f"${{{variable}}}" in bases) == (launcher in changed)
     monkeypatch.delenv(variable, raising=False)
     usual = {launcher: image.name(launcher) for launcher in image.TARGETS}
     monkeypatch.setenv(variable, "")
     assert usual == {launcher: image.name(launcher) for launcher in usual}
     monkeypatch.setenv(variable, "pytorch/pytorch:other")
-    assert {one for one in usual if image.name(one) != usual[one]} == changed
+    assert {name for name in usual if image.name(name) != usual[name]} == changed
 
 
 @pytest.mark.parametrize(
-    ("line", "news"),
+    ("line", "text"),
     [
         ("#12 [worker-venv 2/3] RUN cd /venv\n", "worker-venv 2/3"),
         ("#9 [torch  3/4] RUN python3 -m venv /venv\n", "torch 3/4"),
@@ -131,5 +131,5 @@ def test_another_base_makes_another_image_of_what_starts_from_it(
         ("", None),
     ],
 )
-def test_a_person_sees_steps_and_how_far_horovod_is(line: str, news: str | None) -> None:
-    assert image.progress(line) == news
+def test_progress_is_steps_and_percent_of_horovod(line: str, text: str | None) -> None:
+    assert image.progress(line) == text

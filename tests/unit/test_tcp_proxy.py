@@ -1,4 +1,4 @@
-"""A connection that is passed on carries the same bytes, and closes where nobody is."""
+"""The TCP proxy forwards every byte, and closes where its target does not listen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cluster.links.tcp_proxy import listen
 
 
 def port_of(server: asyncio.Server) -> int:
-    """At 127.0.0.1; another was taken for IPv6."""
-    (here,) = [one for one in server.sockets if one.family == socket.AF_INET]
-    port: int = here.getsockname()[1]
+    """The IPv4 port; IPv6 has another."""
+    (listener,) = [s for s in server.sockets if s.family == socket.AF_INET]
+    port: int = listener.getsockname()[1]
     return port
 
 
@@ -24,31 +24,31 @@ async def ask(port: int, question: bytes) -> bytes:
     return answer
 
 
-async def through_the_door(question: bytes) -> bytes:
+async def through_the_proxy(question: bytes) -> bytes:
     async def reverse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read())[::-1])
         writer.close()
 
     server = await asyncio.start_server(reverse, "127.0.0.1", 0)
-    passing = await listen(0, "127.0.0.1", port_of(server))
-    answer = await ask(port_of(passing), question)
-    passing.close()
+    proxy = await listen(0, "127.0.0.1", port_of(server))
+    answer = await ask(port_of(proxy), question)
+    proxy.close()
     server.close()
     return answer
 
 
-def test_what_is_asked_arrives_and_so_does_the_answer() -> None:
+def test_request_and_answer_arrive_unchanged() -> None:
     question = bytes(range(256)) * 4096
-    assert asyncio.run(through_the_door(question)) == question[::-1]
+    assert asyncio.run(through_the_proxy(question)) == question[::-1]
 
 
-def test_where_nobody_is_the_connection_closes() -> None:
-    async def knock(nobody: int) -> bytes:
-        passing = await listen(0, "127.0.0.1", nobody)
-        answer = await ask(port_of(passing), b"")
-        passing.close()
+def test_the_connection_closes_where_the_target_does_not_listen() -> None:
+    async def connect(target: int) -> bytes:
+        proxy = await listen(0, "127.0.0.1", target)
+        answer = await ask(port_of(proxy), b"")
+        proxy.close()
         return answer
 
-    with socket.socket() as taken:  # by one that does not listen, so that nobody else will
+    with socket.socket() as taken:  # bound and not listening, so that no other program does
         taken.bind(("127.0.0.1", 0))
-        assert asyncio.run(knock(taken.getsockname()[1])) == b""
+        assert asyncio.run(connect(taken.getsockname()[1])) == b""
