@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Make sure the image that docker/Dockerfile starts FROM is here, also where no image registry can be reached.
+# Provide the base image of docker/Dockerfile, also where no image registry can be reached.
 #
 #   docker/base_image.sh
 #
-# In this order: it is here already; it can be pulled (20 s are enough for a try); it is built from Debian packages
-# by debootstrap, with what the Dockerfile would otherwise install first (Python, tc).
+# In this order: it exists; it can be pulled (within 20 s); it is built from Debian packages by
+# debootstrap, with the packages that the Dockerfile would install first (Python, tc).
 #
-# Needs: a Docker engine (docker/install_engine.sh). To build: root, a Debian package mirror, 1 GB in TMPDIR.
+# Needs: a Docker engine (docker/install_engine.sh). To build: root, a Debian mirror, 1 GB free.
 # Takes: nothing, a pull, or about 70 s (makes 150 MB).
 set -euo pipefail
 
@@ -17,14 +17,15 @@ readonly pull_s=20
 say() { printf 'base_image: %s\n' "$*"; }
 fail() { printf 'base_image: %s\n' "$*" >&2; exit 1; }
 
-# The Debian mirror this machine uses (a mirror holds every suite); empty, which leaves it to debootstrap, if apt knows none.
+# The Debian mirror of this machine (a mirror has every suite); empty where apt knows none.
 mirror() {
     # shellcheck disable=SC2016  # apt's variable
-    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
+    apt-get indextargets --format '$(REPO_URI)' \
+        'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
         grep -m 1 -E '^(https?|file):' || true
 }
 
-# debootstrap mounts proc and sys in the tree; an interrupted one may leave them, and rm must not follow.
+# debootstrap mounts proc and sys in the tree; an interrupted one may leave them mounted.
 remove_tree() {
     umount -q "$work/root/proc" "$work/root/sys" 2>/dev/null || true
     rm -rf --one-file-system "$work"
@@ -42,13 +43,16 @@ if timeout "$pull_s" docker pull --quiet "$image" >/dev/null 2>&1; then
     exit 0
 fi
 
-[[ $EUID == 0 ]] || fail "$image cannot be pulled and building it needs root: run it again as  sudo $0"
+[[ $EUID == 0 ]] ||
+    fail "$image cannot be pulled and building it needs root: run it again as  sudo $0"
 say "it cannot be pulled: building $image from Debian packages"
 if ! command -v debootstrap >/dev/null; then
-    command -v apt-get >/dev/null || fail "debootstrap is not installed: install it, or fetch $image with 'docker load'"
+    command -v apt-get >/dev/null ||
+        fail "debootstrap is not installed: install it, or fetch $image with 'docker load'"
     say "installing debootstrap ..."
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
+    DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
 fi
 
 work=$(mktemp -d)
@@ -57,13 +61,15 @@ trap 'exit 130' INT TERM
 root=$work/root
 
 say "debootstrap $suite (about 60 s) ..."
-debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$(mirror)" >"$work/log" 2>&1 || {
+debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$(mirror)" \
+    >"$work/log" 2>&1 || {
     tail -n 20 "$work/log" "$root/debootstrap/debootstrap.log" >&2 2>/dev/null || true
     fail "debootstrap failed; the end of its log is above"
 }
 
 say "tidying ..."
-rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{man,info,locale}/*
+rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* \
+    "$root"/usr/share/{man,info,locale}/*
 find "$root/usr/share/doc" -type f ! -name copyright -delete
 
 say "importing $(du -sm --one-file-system "$root" | cut -f 1) MB ..."

@@ -4,11 +4,12 @@
 #   docker/build_image.sh TARGET [TAG...]
 #   docker/build_image.sh worker                       -> gradwire-worker
 #   docker/build_image.sh worker gradwire-worker:try   -> gradwire-worker:try
-#   GPU_BASE=IMAGE docker/build_image.sh gpu           -> gradwire-gpu, on another image with a CUDA build of torch
+#   GPU_BASE=IMAGE docker/build_image.sh gpu           -> gradwire-gpu, on another image with torch
 #
-# Needs: a Docker engine with buildx (docker/install_engine.sh); PyPI. It makes the base image first if that is missing,
-# and hands in what the host's own pip uses: the CA bundle ($SSL_CERT_FILE) and local wheels ($PIP_FIND_LINKS, if a folder).
-# Takes: about 1 minute the first time, 1-2 s when nothing but our own code changed.
+# Needs: a Docker engine with buildx (docker/install_engine.sh); PyPI. Makes the base image first if
+# it is missing, and uses what the host's pip uses: the CA bundle ($SSL_CERT_FILE) and local wheels
+# ($PIP_FIND_LINKS, if a folder).
+# Takes: about 1 minute the first time, 1-2 s when only gradwire's code changed.
 set -euo pipefail
 
 if [[ $# == 0 || $1 == -* ]]; then

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Install and start a Docker engine with Compose v2 and buildx on a Debian machine that has none.
 #
-#   sudo docker/install_engine.sh          install what is missing, start the engine, wait until it answers
-#   sudo docker/install_engine.sh --stop   stop the engine, if this script started it by hand (for CI)
+#   sudo docker/install_engine.sh          install what is missing, start the engine, wait for it
+#   sudo docker/install_engine.sh --stop   stop the engine, if this script started it (for CI)
 #
 # Needs: Debian 12 or later, root, a Debian package mirror. No image registry.
 # Takes: about 30 s the first time; under 1 s once an engine answers. Safe to run again.
 #
-# Debian 12's own Docker is too old (20.10: no `docker compose`, no named build contexts), so there the five Docker
-# packages come from Debian 13, from the mirror already configured. They are pinned below everything else, so
-# that no other package ever follows them; runc, tini and iptables stay Debian 12's own.
+# Debian 12's own Docker is too old (20.10: no `docker compose`, no named build contexts), so there
+# the five Docker packages come from Debian 13, from the configured mirror. They are pinned below
+# everything else, so that no other package follows them; runc, tini and iptables stay Debian 12's
+# own.
 set -euo pipefail
 
 readonly log=/var/log/gradwire-dockerd.log
@@ -45,16 +46,18 @@ debian_version() {
     echo "${version:-99}"
 }
 
-# Make suite trixie known to apt, at the address and with the key of the Debian source that is configured already.
+# Add suite trixie to apt, with the address and the key of the configured Debian source.
 add_trixie() {
     local uri entry key
     # shellcheck disable=SC2016  # these are apt's variables
     read -r uri entry < <(apt-get indextargets --format '$(REPO_URI) $(SOURCESENTRY)' \
         'Created-By: Packages' 'Origin: Debian' 'Codename: bookworm' 'Component: main') ||
-        fail "apt has no source for Debian 12 (bookworm main): add one to /etc/apt/sources.list.d and run apt-get update"
-    key=$(sed -nE 's/^Signed-By: *([^ ]+) *$/\1/Ip; s/^deb .*signed-by=([^] ]+).*/\1/Ip' "${entry%:*}" | head -n 1)
-    printf '%s\n' 'Types: deb' "URIs: $uri" 'Suites: trixie' 'Components: main' ${key:+"Signed-By: $key"} \
-        >/etc/apt/sources.list.d/gradwire-trixie.sources
+        fail "apt has no source for Debian 12 (bookworm main): add one to" \
+            "/etc/apt/sources.list.d and run apt-get update"
+    key=$(sed -nE 's/^Signed-By: *([^ ]+) *$/\1/Ip; s/^deb .*signed-by=([^] ]+).*/\1/Ip' \
+        "${entry%:*}" | head -n 1)
+    printf '%s\n' 'Types: deb' "URIs: $uri" 'Suites: trixie' 'Components: main' \
+        ${key:+"Signed-By: $key"} >/etc/apt/sources.list.d/gradwire-trixie.sources
     printf '%s\n' 'Package: *' 'Pin: release n=trixie' 'Pin-Priority: 50' \
         >/etc/apt/preferences.d/gradwire-trixie
 }
@@ -68,7 +71,7 @@ install_packages() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
 
     if [[ $debian == 12 ]]; then
-        apt-get update -qq      # add_trixie asks apt for its sources by code name, which stands in the index files
+        apt-get update -qq      # add_trixie needs the sources' code names, from their index files
         add_trixie
         from=/trixie
     fi
@@ -96,13 +99,17 @@ start_engine() {
         [[ -z ${pid:-} || -d /proc/$pid ]] || break
         sleep 0.5
     done
-    if [[ -n ${pid:-} ]]; then tail -n 20 "$log"; else journalctl -u docker.service -n 20 --no-pager; fi >&2
-    fail "the engine did not start, or did not answer within $start_s s; the end of its log is above"
+    if [[ -n ${pid:-} ]]; then
+        tail -n 20 "$log"
+    else
+        journalctl -u docker.service -n 20 --no-pager
+    fi >&2
+    fail "the engine did not answer within $start_s s; the end of its log is above"
 }
 
 stop_engine() {
     local pid
-    pid=$(own_dockerd) || { say "no engine of ours runs: nothing to stop"; return 0; }
+    pid=$(own_dockerd) || { say "this script started no engine: nothing to stop"; return 0; }
     say "stopping dockerd $pid ..."
     kill "$pid"
     SECONDS=0
@@ -114,8 +121,10 @@ stop_engine() {
 }
 
 ready() {
-    say "$1: engine $(docker info --format '{{.ServerVersion}}'), compose $(docker compose version --short)"
-    [[ -z ${SUDO_USER:-} ]] || say "to use it without sudo: sudo usermod -aG docker $SUDO_USER, then log in again"
+    say "$1: engine $(docker info --format '{{.ServerVersion}}')," \
+        "compose $(docker compose version --short)"
+    [[ -z ${SUDO_USER:-} ]] ||
+        say "to use it without sudo: sudo usermod -aG docker $SUDO_USER, then log in again"
 }
 
 case ${1:-} in
@@ -131,6 +140,6 @@ fi
 need_root
 install_packages
 engine_answers || start_engine
-has_compose || fail "the engine answers, but 'docker compose' does not work with $(command -v docker)"
-has_buildx || fail "the engine answers, but 'docker buildx' does not work with $(command -v docker)"
+has_compose || fail "the engine answers, but 'docker compose' fails with $(command -v docker)"
+has_buildx || fail "the engine answers, but 'docker buildx' fails with $(command -v docker)"
 ready "ready"
