@@ -24,9 +24,9 @@ from cluster.spec.run_folder import RunFolder
 
 
 class EngineUnavailable(Exception):
-    """This engine cannot work on this machine; the message is one line and says the way out.
+    """This engine cannot work on this machine; the message is one line and says what to do.
 
-    `reason` is the short form, without the way out.
+    `reason` is the short form, without what to do.
     """
 
     def __init__(self, message: str, reason: str | None = None) -> None:
@@ -47,13 +47,13 @@ class LinksNotTrue(EngineError):
 
 
 def check_cores(cpus: float | None, cores: int) -> None:
-    """A limit above what there is would be no limit."""
+    """A limit above the machine's cores would have no effect."""
     if cpus is not None and cpus > cores:
         raise SpecError(f"{cpus:g} CPU cores for a node are more than this machine's {cores}")
 
 
 def check_memory(total_bytes: int | None, available_bytes: int) -> None:
-    """As with cores: nobody would be held to it."""
+    """A limit above the machine's memory would have no effect."""
     if total_bytes is not None and total_bytes > available_bytes:
         raise SpecError(
             f"total_memory {write_memory(total_bytes)} is more than this machine's"
@@ -81,7 +81,7 @@ def needs_containers(experiments: Sequence[Experiment]) -> str | None:
 
 
 def refuse_limits(experiment: Experiment, way_out: str) -> None:
-    """For nodes that are there already."""
+    """SpecError for limits that cannot be set on existing nodes."""
     for option in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
         if getattr(experiment, option) is not None:
             raise SpecError(
@@ -96,13 +96,13 @@ class ClusterPlan:
     name: str
     nodes: int
     auxiliary_services: tuple[str, ...]
-    """Names of further nodes, whose ranks follow."""
+    """Names of nodes that do not train; their ranks follow the others'."""
     cpus: dict[int, float]
-    """By rank, where they are limited."""
+    """CPU cores by rank, where they are limited."""
     memory_bytes: int | None
-    """Of each node (but the auxiliary_services), where it is limited."""
+    """Memory of each node that trains, where it is limited."""
     links: dict[int, Link]
-    """By rank, where they are shaped."""
+    """Links by rank, where they are shaped."""
     runs: tuple[RunFolder, ...]
     data_folder: Path
     imports: tuple[str, ...] = ()
@@ -120,14 +120,14 @@ class CounterSource:
 
 
 class Engine(Protocol):
-    """An engine that is ready to raise clusters for one session."""
+    """An engine that is ready to start the clusters of a session."""
 
     @property
     def about(self) -> Options:
-        """For environment.json."""
+        """What environment.json records of the engine."""
 
     def check_links(self, links: Iterable[Link]) -> None:
-        """EngineUnavailable where the nodes' kernel cannot make them."""
+        """EngineUnavailable where the nodes' kernel cannot shape such links."""
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Add the engine's own files to a new run folder."""
@@ -135,11 +135,11 @@ class Engine(Protocol):
     def cluster(self, plan: ClusterPlan) -> Cluster: ...
 
     def remove_leftovers(self, session: str) -> None:
-        """Whatever an interruption at an odd moment may have left of a session."""
+        """Remove what an interruption may have left of a session."""
 
 
 class Cluster(Protocol):
-    """A context manager: entering raises the nodes, leaving always removes them."""
+    """A context manager: entering starts the nodes, leaving always removes them."""
 
     def __enter__(self) -> Cluster: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -149,23 +149,23 @@ class Cluster(Protocol):
 
     @property
     def announcement(self) -> str | None:
-        """What a person should know of a cluster that is up."""
+        """What to tell the user about the running cluster."""
 
     @property
     def links(self) -> list[MeasuredLink]:
-        """What verifying the shaped links found when the cluster was raised."""
+        """What verifying the shaped links measured when the cluster started."""
 
     def link_statistics(self) -> list[LinkStatistics]:
-        """What the shaped links dropped and held back so far; empty where one cannot tell."""
+        """What shaped links have dropped and queued so far; empty where it cannot be read."""
 
     def exited(self) -> dict[int, int]:
-        """Nodes that are gone, with their exit codes (128 + signal where one ended them)."""
+        """Exit codes of the nodes that have ended, by rank; 128 + signal where one ended them."""
 
     def out_of_memory(self) -> set[int]:
-        """Nodes of which the kernel has ended a process for want of memory, where one can tell."""
+        """Ranks of nodes in which the kernel ended a process for lack of memory, where known."""
 
     def last_words(self, rank: int) -> str:
-        """What the engine itself knows of a node's end, beyond the run's own log."""
+        """What the engine knows of a node's end, beyond the run's own log."""
 
 
 class EngineModule(Protocol):

@@ -1,4 +1,4 @@
-"""The machine and the software: what a run was made with (environment.json), and what a launcher needs."""
+"""The machine and its software: what a run was made with, and what launchers need on the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKAGES = (
 
 
 def need(kind: str, say: Callable[[str], None]) -> None:
-    """Have this Python ready for `horovod` or `spark`: at once where it is, else by a set-up that tells.
+    """Prepare this Python for launcher `horovod` or `spark`, installing what is missing.
 
     EngineUnavailable, with the reason and the way out, where that fails.
     """
@@ -44,7 +44,7 @@ def need(kind: str, say: Callable[[str], None]) -> None:
 
 
 def readiness(kind: str) -> str:
-    """What `need` would find for --engine netns or --spark-master; containers bring their own."""
+    """Versions of a launcher's packages on the host; containers have their own."""
     _check_java(kind)
     if _lacking(kind):
         return "is set up on first use; compiling Horovod takes 4 minutes"
@@ -60,7 +60,7 @@ def _check_java(kind: str) -> None:
 
 
 def _lacking(kind: str) -> list[str]:
-    """Packages that are not there, or (Horovod) were built for another torch than the one that is."""
+    """Packages that are missing, and Horovod where it was built for another version of torch."""
     lacking = [name for name in LAUNCHERS[kind].packages if _version(name) is None]
     _, _, built_for = (_version("horovod") or "").partition("+torch")
     torch = (_version("torch") or "").partition("+")[0]
@@ -77,7 +77,7 @@ def _set_up(kind: str, say: Callable[[str], None]) -> None:
         bufsize=1,
     )
     assert process.stdout is not None
-    last = "the set-up failed without a word"
+    last = "the set-up failed without a message"
     try:
         for line in process.stdout:
             last = line.strip() or last
@@ -123,7 +123,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with a + where files differ from it; None outside a checkout, or without git."""
+    """The checkout's commit, with + where files differ; None outside a checkout or without git."""
     if shutil.which("git") is None:
         return None
     answer = subprocess.run(

@@ -1,7 +1,7 @@
-"""A run on hosts of one's own, by torchrun: write its folder, and say what to type on every host.
+"""A run on the user's own hosts, by torchrun: write its folder, print the commands for every host.
 
-The hosts then need nothing of this machine: each worker writes its events where it is, and
-`python -m analysis.summary` makes the summary when they have been brought together.
+The hosts then need nothing of this machine: each worker writes its events on its own host, and
+`python -m analysis.summary` makes the summary when they have been copied together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORT = 29500
 
 
 def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
-    """The one run that was asked for; SpecError where it is none that hosts can do by themselves."""
+    """The one run that was asked for; SpecError where hosts cannot do it by themselves."""
     if len(experiments) != 1:
         raise SpecError(f"prepare takes one run, and this makes {len(experiments)}")
     (experiment,) = experiments
@@ -34,8 +34,8 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
         )
     if experiment.gpu:
         raise SpecError(
-            "gpu does not go with --prepare, whose Python has torch for the CPU alone: for GPUs of several hosts use"
-            " compose/gpu.yml's profile multi-host (docs/gpu.md)"
+            "gpu does not go with --prepare, whose Python has torch for the CPU alone: for GPUs of"
+            " several hosts use compose/gpu.yml's profile multi-host (docs/gpu.md)"
         )
     refuse_limits(experiment, "leave out --prepare for nodes on this machine")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -51,18 +51,19 @@ def prepare(experiment: Experiment, folder: Path, environment: Environment) -> R
 
 
 def instructions(experiment: Experiment, run: RunFolder) -> str:
-    """For a person to follow, and to paste from."""
+    """The steps on every host, with commands to paste."""
     hosts = range(experiment.nodes)
     sets = files_of(experiment.model, experiment.dataset)
     return "\n".join(
         [
-            f"{run.path} is ready for {experiment.nodes} hosts. On every host, in this project's folder:",
+            f"{run.path} is ready for {experiment.nodes} hosts."
+            " On every host, in this project's folder:",
             "",
             "1. once: its Python and the data; and a copy of that folder, in the same place",
             "    ./measure.sh --doctor",
             *(f"    {_python()} -m workloads.data fetch {name}" for name in sets),
-            "2. within some minutes: on host K the line with --node-rank K, where HOST0 is a name or address"
-            " of host 0 that all others reach",
+            "2. within some minutes: on host K the line with --node-rank K, where HOST0 is a name"
+            " or address of host 0 that all others reach",
             *(f"    {command(experiment, run, rank)}" for rank in hosts),
             "3. when they have ended: copy their events/ into that of one folder, and there",
             f"    {_python()} -m analysis.summary {shlex.quote(str(run.path))}",
@@ -71,7 +72,7 @@ def instructions(experiment: Experiment, run: RunFolder) -> str:
 
 
 def command(experiment: Experiment, run: RunFolder, rank: int) -> str:
-    """What torchrun is called by; the module is the same on every node everywhere."""
+    """The torchrun command of a host; every node of every engine runs the same module."""
     return " ".join(
         [
             f"GRADWIRE_RUNS={shlex.quote(str(run.path))} GRADWIRE_RECORD=unattended",
@@ -82,6 +83,8 @@ def command(experiment: Experiment, run: RunFolder, rank: int) -> str:
 
 
 def _python() -> str:
-    """As a person types it in the project's folder, where it is that folder's own."""
-    own = Path(sys.executable)
-    return str(own.relative_to(PROJECT)) if own.is_relative_to(PROJECT) else shlex.quote(str(own))
+    """This Python, relative to the project's folder where it is inside."""
+    path = Path(sys.executable)
+    return (
+        str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else shlex.quote(str(path))
+    )

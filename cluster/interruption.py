@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and a closed terminal do: Interrupted is raised once, wherever the program is."""
+"""Ctrl-C, SIGTERM and a closed terminal: Interrupted is raised once, wherever the program is."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Interrupted(KeyboardInterrupt):
 
 
 def listen() -> None:
-    """But to what is ignored, as a closed terminal is under nohup."""
+    """Raise Interrupted on these signals, except ignored ones, as SIGHUP is under nohup."""
     for number in NUMBERS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Once: a second Ctrl-C must not interrupt the cleaning up."""
-    for one in NUMBERS:
-        signal.signal(one, signal.SIG_IGN)
+    """Once: a second Ctrl-C must not interrupt the clean-up."""
+    for other in NUMBERS:
+        signal.signal(other, signal.SIG_IGN)
     raise Interrupted(128 + number)
 
 
 def say_again(lost: Any) -> None:
-    """For sys.unraisablehook: what is raised in the middle of a destructor or a callback, Python drops.
+    """For sys.unraisablehook: raise an interruption again that Python dropped.
 
-    Importing a module has such callbacks. An interruption that fell into one comes again in a moment.
+    Python drops what is raised in a destructor or a callback; importing modules has callbacks.
     """
     if not isinstance(lost.exc_value, Interrupted):
         sys.__unraisablehook__(lost)
@@ -54,7 +54,7 @@ def say_again(lost: Any) -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Signals that come meanwhile count afterwards: a process that is half started has no number to end it by."""
+    """Delay signals until the block ends: a process that is starting has no id to end it by."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, frame: came.append(number))

@@ -103,7 +103,7 @@ class Effects:
         return kept
 
     def check(self, typed: set[str]) -> None:
-        """Refuse what a person typed without any effect; a preset's or workload's own is dropped."""
+        """Refuse a typed option without any effect; a preset's or workload's own is dropped."""
         for name, reason in self.ineffective.items():
             if name in typed and name not in self.effective:
                 raise SpecError(f"{name} does not apply to {reason}")
@@ -187,7 +187,7 @@ def _share(global_batch: int, workers: int) -> int:
 
 
 def _neighbours(experiments: Iterable[Experiment]) -> list[Experiment]:
-    """Runs that fit one cluster side by side, so that it is started once; else in the order given."""
+    """Runs that fit one cluster side by side, so that it starts once; else in the given order."""
     clusters: dict[object, list[Experiment]] = {}
     for experiment in experiments:
         clusters.setdefault(experiment.cluster, []).append(experiment)

@@ -5,9 +5,9 @@ value or a list of values. A workload (cluster/spec/catalogue.py) is a model, it
 usually trained. Flags typed beside a preset go for all of its runs; flags typed beside a workload
 replace its options.
 
-A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table [quick]
-replace those of all runs, options in a run's own [runs.quick] those of that run; `quick = false`
-leaves the run out.
+A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table
+[quick] replace those of all runs, options in a run's own [runs.quick] those of that run;
+`quick = false` leaves the run out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m workloads.groups: who averages with whom, how fast that reaches consensus, at what cost."""
+"""python -m workloads.groups: who averages with whom, rounds to consensus, and bytes."""
 
 from cluster.spec.command_line import run
 from cluster.spec.consensus import main

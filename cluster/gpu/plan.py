@@ -7,8 +7,8 @@ GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one pr
               multi-host always 1
 GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
 STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
-FLAGS         any other options of a run, as the flags of ./measure.sh; the options above are refused
-OVER_NETWORK  yes or no: whether NCCL treats nodes as machines (cluster/gpu/node.py); only checked here
+FLAGS         other options of a run, as the flags of ./measure.sh; the options above are refused
+OVER_NETWORK  yes or no: whether NCCL treats nodes as machines (node.py); only checked here
 RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
 """
 

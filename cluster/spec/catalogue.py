@@ -37,11 +37,11 @@ class ModelFacts:
     summary: str
     takes: str
     parameters: int
-    """That are trained, and hence exchanged."""
+    """Trained parameters, which are exchanged."""
     weights: str | None = None
-    """The pretrained weights it starts from, by the name of their files."""
+    """Name of the pretrained weights that it starts from."""
     has_buffers: bool = False
-    """Numbers beside the parameters that workers may come to differ in: batch norm's statistics."""
+    """Whether it has numbers beside its parameters, such as batch-norm statistics."""
 
 
 MODELS = {
@@ -72,7 +72,7 @@ MODELS = {
         weights="bert-minilm",
     ),
     "bert-base-cased": ModelFacts(
-        "the same, 12 layers of 768, from bert-base-cased; its weights need internet, or --data-dir",
+        "the same, 12 layers of 768, from bert-base-cased; weights from the internet or --data-dir",
         SENTENCES,
         108_311_810,
         weights="bert-base-cased",
@@ -90,7 +90,7 @@ CIFAR_COURSE = {
     "train_size": 50_000,
     "epochs": 1,
 }
-"""The set-up that many a course begins with."""
+"""The set-up of many courses."""
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "mnist": {"model": "mnist-cnn", "dataset": "mnist"},
@@ -110,7 +110,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 }
 """A model, its data and how it is usually trained: options that flags beside --workload replace.
 
-Of several models the first whose pretrained weights can be had is taken; the last can be had anywhere.
+Of several models the first whose pretrained weights are in reach is taken; the last always is.
 """
 
 
@@ -126,7 +126,7 @@ def files_of(model: str, dataset: str) -> list[str]:
 
 
 EVEN = 1_000_000
-"""The largest ALPHA: shards are alike long before it."""
+"""The largest ALPHA; shards are identically distributed long before it."""
 
 
 def parse_partition(text: str) -> tuple[str, float]:

@@ -61,7 +61,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Exit with main's code: 130 after Ctrl-C, 0 where the reader of the output (`head`) has left."""
+    """Exit with main's code; 130 after Ctrl-C, 0 where the reader of the output has closed it."""
     try:
         code = main()
         sys.stdout.flush()

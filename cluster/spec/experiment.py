@@ -95,16 +95,16 @@ class Experiment:
     interval: float = _option(1.0, "cluster", "SECONDS")
     """seconds between samples of the Docker API; kernel counters are sampled ten times as often"""
     model: str = _option("mnist-cnn", "training", "NAME")
-    """the network (below); or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s: layers
-    of so many bytes in all, emulated compute; or synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]:
-    that network's layers"""
+    """the network (below); or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s:
+    layers of so many bytes in all, emulated compute; or
+    synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: that network's layers"""
     dataset: str = _option(None, "training", "NAME")
     """data set (default: the first below that the model takes)"""
     launcher: str = _option("torch", "cluster", "NAME")
     """what starts the workers and carries their exchanges"""
     timeline: bool = _option(False, "cluster", "yes|no")
-    """write Horovod's timeline to logs/timeline.json of the run, for a browser's tracing page; takes
-    a core of node 0"""
+    """write Horovod's timeline to logs/timeline.json of the run, for a browser's tracing page;
+    takes a core of node 0"""
     optimizer: str = _option("sgd", "training", "NAME")
     """how gradients become an update"""
     weight_decay: float = _option(0.0, "training", "D")
@@ -131,7 +131,7 @@ class Experiment:
         experiment_checks.complete(self)
 
     def settled(self, engine: str, schedule: str | None) -> Experiment:
-        """With what the host has chosen. No other option depends on it: nothing is checked again."""
+        """With the host's choices. No other option depends on them: nothing is checked again."""
         chosen = copy.copy(self)
         object.__setattr__(chosen, "engine", engine)
         object.__setattr__(chosen, "schedule", schedule)

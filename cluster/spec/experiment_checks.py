@@ -234,7 +234,7 @@ def no_passes(name: str, strategies: str) -> str:
 
 
 def _refuse(experiment: Experiment, refused: dict[str, str]) -> None:
-    """Refuse options, or option=value, that differ from the default; `refused` says where and why."""
+    """Refuse options that differ from their default, or option=value; `refused` says why."""
     default = {field.name: field.default for field in dataclasses.fields(experiment)}
     default |= own_defaults(experiment.strategy)
     default |= OFF

@@ -1,11 +1,11 @@
-"""How large a step is: the rate that was given, a rule for larger batches, and a rise at the beginning.
+"""The learning rate of every step: --lr, scaled for larger batches, after a linear warm-up.
 
---lr is the rate for one worker's batch. N workers average over N batches, gradients before the update or parameters
-after it: that is less noisy, and they go through the samples in N times fewer steps. The linear rule takes N times
-the rate for it, which needs a warm-up (Goyal et al. 2017); the square-root rule keeps the noise of an update as it
-was, and is every strategy's default, with an epoch of warm-up: in 12 short epochs of MNIST six workers came to 95.7 %
-without a rule, to 96.7 % with it, and to 88 % with the linear one (README). Standard library only: the report uses it
-too.
+--lr is the learning rate for one worker's batch. N workers average N batches, gradients before the
+update or parameters after it: an update is less noisy, and an epoch has N times fewer steps. The
+linear rule multiplies the rate by N and needs a warm-up (Goyal et al. 2017). The square-root rule
+keeps the noise of an update constant and is every strategy's default, with one epoch of warm-up:
+in 12 short epochs of MNIST six workers reached 95.7 % without a rule, 96.7 % with the square root
+and 88 % with the linear rule (docs/workloads.md).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from cluster.spec.experiment import Experiment
 
 
 def full_rate(spec: Experiment) -> float:
-    """After the warm-up.
+    """The learning rate after the warm-up.
 
-    The linear rule counts all batches of an update, those that are accumulated over local steps too. The square root
-    counts workers only: at four workers and four local steps the root of 16 came to 55 and 82 %, the root of 4 to 93.
+    The linear rule counts all batches of an update, including those accumulated over local steps.
+    The square root counts workers only: with four workers and four local steps, the root of 16
+    reached 55 and 82 %, the root of 4 reached 93 %.
     """
     accumulated = spec.local_steps if spec.average == "gradients" else 1
     factor = {
@@ -31,7 +32,7 @@ def full_rate(spec: Experiment) -> float:
 
 
 def learning_rate(spec: Experiment, step: int) -> float:
-    """In the step of this number, from 0."""
-    rising = spec.warmup_steps
-    share = (step + 1) / rising if step < rising else 1.0
+    """The learning rate of a step; the first step is 0."""
+    warmup = spec.warmup_steps
+    share = (step + 1) / warmup if step < warmup else 1.0
     return full_rate(spec) * share

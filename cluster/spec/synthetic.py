@@ -2,12 +2,12 @@
 
     synthetic:4M            4,000,000 bytes in one layer, no compute
     synthetic:16M:64        in 64 layers
-    synthetic:16M:64:1.5s   whose forward and backward together take 1.5 seconds, by sleeping
-    synthetic:16M:64:0s+2s  whose forward takes no time and whose backward takes 2 seconds
+    synthetic:16M:64:1.5s   forward and backward together take 1.5 s, asleep
+    synthetic:16M:64:0s+2s  forward takes no time, backward 2 s
     synthetic:gpt2:400ms    the layers of GPT-2; also resnet50, vgg16 and bert-base
 
-A step takes no CPU time, so two cores can emulate many nodes with fast accelerators; only the network
-is real.
+A step takes no CPU time, so two cores can emulate many nodes with fast accelerators; only the
+network is real.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREFIX = "synthetic:"
 FORM = "synthetic:SIZE[:LAYERS[:COMPUTE]]"
 PROFILE_FORM = f"synthetic:{'|'.join(PROFILES)}[:COMPUTE]"
 BACKWARD_SHARE = 2 / 3
-"""Backward computes gradients for inputs and for weights: twice the work of forward."""
+"""Backward computes gradients of inputs and of weights: twice the work of forward."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Real networks that synthetic models stand for: the numbers in each of their tensors, in forward order.
+"""Layer sizes of real networks for synthetic models: numbers in each tensor, in forward order.
 
-Built as the published architectures are, so that sizes need not be believed; the totals are those of
-torchvision's resnet50 and vgg16 and of transformers' BertModel (bert-base-cased) and GPT2Model. Stdlib only.
+Computed from the published architectures; the totals equal those of torchvision's resnet50 and
+vgg16 and of transformers' BertModel (bert-base-cased) and GPT2Model.
 """
 
 from __future__ import annotations
