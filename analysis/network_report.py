@@ -1,8 +1,8 @@
-"""Every run so far: tables here and as CSV, and one HTML page with all figures.
+"""The report of all runs: tables in the terminal and as CSV, and one HTML page with all figures.
 
 python -m analysis.network_report                      reads runs/, writes report/
 python -m analysis.network_report runs/SESSION --output FOLDER --target 0.9 --open
-python -m analysis.network_report --watch              again whenever a run has got further
+python -m analysis.network_report --watch              again whenever a run has progressed
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from cluster.spec.command_line import Parser, run
 from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
-SENTENCE = "What each training run sent over the network, measured and predicted, beside the accuracy it reached."
+SENTENCE = (
+    "Network traffic of each training run, measured and predicted, and the accuracy it reached."
+)
 WATCH_S = 3
 
 
 def make_sections(report: Report) -> list[Section]:
-    """Those whose data exists."""
+    """Those that have data."""
     found = [make(report) for make in SECTIONS]
     return [section for section in found if section is not None]
 
 
 def write_report(report: Report, output: Path, refresh_s: int | None = None) -> list[str]:
-    """What was written, below `output`; an earlier report's tables go."""
+    """Names of the files written below `output`; tables of an earlier report are deleted."""
     sections = make_sections(report)
     unused = [option for option in OPTIONS if report.runs.table[option].isna().all()]
     tables = {"runs": report.runs.table.drop(columns=unused)}
@@ -81,16 +83,16 @@ def _share(text: str) -> float:
 def _parser() -> Parser:
     parser = Parser(
         prog="python -m analysis.network_report",
-        description="Every run so far: tables here and as CSV, and one HTML page with all figures.",
+        description="Report of all runs: tables here and as CSV, one HTML page with all figures.",
     )
-    where = "runs, sessions or folders of them (default: runs)"
+    where = "runs, sessions or folders of sessions (default: runs)"
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help=where)
-    what = "where report.html and tables/*.csv go (default: report)"
+    what = "folder for report.html and tables/*.csv (default: report)"
     parser.add_argument("--output", type=Path, default="report", metavar="FOLDER", help=what)
-    target = "say what it takes to reach this accuracy (default: one that half of the runs reach)"
+    target = "accuracy whose cost is reported (default: one that half of the runs reach)"
     parser.add_argument("--target", type=_share, metavar="ACCURACY", help=target)
-    parser.add_argument("--open", action="store_true", help="show the page in a browser")
-    watch = "write it again whenever a run has got further, until Ctrl-C; the page reloads itself"
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    watch = "rewrite it whenever a run has progressed, until Ctrl-C; the page reloads itself"
     parser.add_argument("--watch", action="store_true", help=watch)
     return parser
 
@@ -100,21 +102,16 @@ def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
     for path in paths:
         found = find_runs(path)
         if not found:
-            why = (
-                " (no such folder)"
-                if not path.exists()
-                else " (that is a file)"
-                if path.is_file()
-                else ""
-            )
+            why = " (that is a file)" if path.is_file() else ""
+            why = why if path.exists() else " (no such folder)"
             parser.error(f"no runs in {path.resolve()}{why}; to make one: {EXAMPLE}")
         folders.update({folder.path.resolve(): folder for folder in found})
     return list(folders.values())
 
 
 def _newest(folders: Sequence[RunFolder]) -> tuple[float, ...]:
-    """Changes when a run has got further."""
-    files = [path for f in folders for path in (f.summary, f.spec, f.events(0))]
+    """Changes when a run has progressed."""
+    files = [path for folder in folders for path in (folder.summary, folder.spec, folder.events(0))]
     return tuple(path.stat().st_mtime for path in files if path.exists())
 
 
@@ -136,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(args.output / name, soft_wrap=True)
 
     folders = _find(parser, paths)
-    seen = _newest(folders)  # before they are read: what changes meanwhile is read the next time
+    seen = _newest(folders)  # before reading: what changes meanwhile is read the next time
     try:
         write(folders, WATCH_S if args.watch else None)
         if args.open:
@@ -149,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 write(folders, WATCH_S)
     except KeyboardInterrupt:
         if args.watch:
-            write(_find(parser, paths), None)  # nobody writes it again: it need not reload itself
+            write(_find(parser, paths), None)  # the last one does not reload itself
         raise
     return 0
 

@@ -1,6 +1,6 @@
-"""A shell's own Python will do: the report goes on in the project's .venv, which ./measure.sh makes.
+"""Restarts a command in the project's .venv, which ./measure.sh makes, from any other Python.
 
-Until it does, this may be any Python, so this file and the command it serves parse on 3.8.
+That may be an old one, so this file and the commands that use it parse on Python 3.8.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 ENTERED = "GRADWIRE_ENTERED"
-"""Set on the way in: a .venv that does not know it is one must not be entered for ever."""
+"""Environment variable set before the restart: a broken .venv must not restart for ever."""
 
 OLDEST = (3, 11)
-NEEDED = ("pandas", "plotly", "rich")
+NEEDED = ("jinja2", "pandas", "plotly", "rich")
 
 
 def enter(module: str) -> None:

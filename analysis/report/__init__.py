@@ -1,1 +1,1 @@
-"""Tables -> one HTML page."""
+"""Runs -> one HTML page: sections by subject, templates, assets."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from analysis.tables.configurations import Configuration, find_configurations, named
-from analysis.tables.labels import several_sizes
+from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
 
 
@@ -14,18 +15,30 @@ class Report:
     runs: Runs
     configurations: tuple[Configuration, ...]
     target: float | None = None
-    """The accuracy whose cost is asked for; None is one that half of the configurations reach."""
+    """The accuracy whose cost is asked for; None: one that half of the configurations reach."""
 
     @classmethod
     def of(cls, runs: Runs, target: float | None = None) -> Report:
         return cls(runs, tuple(find_configurations(runs)), target)
 
-    @property
+    @cached_property
     def tasks(self) -> dict[str, list[Configuration]]:
-        """By what is learned, those with an accuracy."""
+        """Configurations with an accuracy, by what they learn."""
         found: dict[str, list[Configuration]] = {}
-        for one in self.configurations:
-            if self.runs.table.loc[list(one.numbers), "accuracy"].notna().any():
-                found.setdefault(one.task, []).append(one)
+        for configuration in self.configurations:
+            if self.runs.table.loc[list(configuration.numbers), "accuracy"].notna().any():
+                found.setdefault(configuration.task, []).append(configuration)
         sizes = several_sizes(self.runs.table)
         return {task: named(members, with_workers=sizes) for task, members in found.items()}
+
+    @cached_property
+    def run_names(self) -> dict[int, str]:
+        """By number: the number, and what tells a run from the others of the same model."""
+        table = self.runs.table
+        found: dict[int, str] = {}
+        for _, members in table.groupby("model", sort=False, dropna=False):
+            rows = [run for _, run in members.iterrows()]
+            texts = labels(rows, differing(members), with_workers=several_sizes(table))
+            numbers = [int(str(number)) for number in members.index]
+            found |= {n: f"{n}\u2002{text}" for n, text in zip(numbers, texts, strict=True)}
+        return found

@@ -1,24 +1,48 @@
-"""What all figures share: colours of strategies, dashes, axes. Plain values; the page's script draws them.
+"""What all figures share: strategies' colours, dashes, axes with their units, hover text.
 
 Text and grid take their colours from the page, light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup, escape
+
+from analysis.report.page import Layout, Row, Trace
 from analysis.tables.configurations import Configuration
+from cluster.observe.units import MINUTES_FROM_S, seconds_text
 from cluster.spec.strategies import STRATEGIES, facts_of
 
+GREY = "#7d848c"
+PALETTE = (
+    *("#2f7ed8", "#d9730d", "#1f9d6b", "#c2417c", "#8b6cd9", "#a08300", "#1797a6", "#d64545"),
+    *("#5f8f1f", GREY, "#b07aa1", "#4e79a7"),
+)
+"""For nodes and labels, by number."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 LEGEND_MOST = 14
-"""Lines beyond this many have one entry for each strategy; pointing at one says which it is."""
+"""With more lines than this the legend has one entry per strategy; hovering names the line."""
 NARROW = 0.01
 """Shares closer together than this would look far apart on an axis of their own."""
 WIDE = 50
-"""Positive numbers further apart than this share a logarithmic axis."""
+"""Positive numbers further apart than this factor share a logarithmic axis."""
+BYTES: dict[float, str] = {1: "B", 10**3: "kB", 10**6: "MB", 10**9: "GB", 10**12: "TB"}
+RATES: dict[float, str] = {1: "bit/s", 10**3: "kbit/s", 10**6: "Mbit/s", 10**9: "Gbit/s"}
+SECONDS: dict[float, str] = {1e-6: "µs", 1e-3: "ms", 1: "s", 60: "min"}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis, and the unit in which values are drawn on it; its title names the unit."""
+
+    axis: Layout
+    unit: float = 1.0
+
+    def __call__(self, values: Iterable[float | None]) -> list[float | None]:
+        return rounded(None if value is None else value / self.unit for value in values)
 
 
 def colour(strategy: str) -> str:
@@ -35,70 +59,158 @@ def present(strategies: Iterable[str]) -> dict[str, str]:
     return {name: colour(name) for name in sorted(set(strategies), key=[*STRATEGIES].index)}
 
 
+def hover(template: str, *texts: str) -> Markup:
+    """What is shown beside the pointer: `{}` takes a text, escaped; `%{x}` is Plotly's."""
+    parts = template.split("{}")
+    found = Markup(parts[0])
+    for text, part in zip(texts, parts[1:], strict=True):
+        found += escape(text) + Markup(part)
+    return found + Markup("<extra></extra>")
+
+
+def numbered(name: str, place: int) -> str:
+    """Of several figures of a kind, all but the first have a number in their name."""
+    return f"{name}-{place + 1}" if place else name
+
+
 def places(configurations: Sequence[Configuration]) -> dict[str, int]:
     """Label -> its place among those of the same strategy, which chooses its dash or symbol."""
     counted: dict[str, int] = {}
     found = {}
-    for one in configurations:
-        found[one.label] = counted.get(one.strategy, 0)
-        counted[one.strategy] = found[one.label] + 1
+    for configuration in configurations:
+        found[configuration.label] = counted.get(configuration.strategy, 0)
+        counted[configuration.strategy] = found[configuration.label] + 1
     return found
 
 
 def legend(configurations: Sequence[Configuration]) -> dict[str, tuple[str, bool]]:
     """Label -> its name in the legend, and whether it has an entry there."""
-    if len(configurations) <= LEGEND_MOST:
-        return {one.label: (one.label, True) for one in configurations}
     at = places(configurations)
-    return {one.label: (one.strategy, at[one.label] == 0) for one in configurations}
+    if len(configurations) <= LEGEND_MOST:
+        return {label: (label, True) for label in at}
+    return {c.label: (c.strategy, at[c.label] == 0) for c in configurations}
 
 
 def legend_height(entries: int) -> int:
-    """Room above the figure: entries stand side by side on a desk, one below the other on a phone."""
+    """Entries are side by side on a wide page, one below the other on a phone."""
     return 10 * min(entries, LEGEND_MOST)
 
 
-def bytes_axis(title: str, values: Iterable[float], *, may_be_wide: bool = True) -> dict[str, Any]:
-    """Decimal units; logarithmic where that is needed to tell small from nothing."""
-    axis: dict[str, Any] = {"title": {"text": title}}
-    positive = [value for value in values if value > 0]
-    if not (may_be_wide and positive and max(positive) > WIDE * min(positive)):
-        return axis | {"tickformat": "~s", "ticksuffix": "B", "rangemode": "tozero"}
-    steps = (1, 2, 5) if max(positive) < 1000 * min(positive) else (1,)
-    marks = [(power, step * 10**power) for power in range(16) for step in steps]
-    texts = [f"{mark // 1000 ** (power // 3)}{' kMGTP'[power // 3]}B" for power, mark in marks]
-    return axis | {"type": "log", "tickvals": [mark for _, mark in marks], "ticktext": texts}
-
-
 def bars(
-    rows: Sequence[Mapping[str, Any]], value: str, hover: str, label: str = "configuration"
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """One bar for each row, the first on top, in its strategy's colour; and the axis that names them."""
+    rows: Sequence[Mapping[str, Any]],
+    value: str,
+    scale: Scale,
+    text: Callable[[float], str],
+    label: str = "configuration",
+) -> tuple[list[Trace], Layout]:
+    """A bar per row in its strategy's colour, the first on top; and the axis that names them."""
     upwards = rows[::-1]
     traces = []
     for strategy in dict.fromkeys(str(row["strategy"]) for row in upwards):
-        mine = [row for row in upwards if row["strategy"] == strategy]
+        members = [row for row in upwards if row["strategy"] == strategy]
         traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
-                "x": rounded(row[value] for row in mine),
-                "y": [escape(row[label]) for row in mine],
+                "x": scale(row[value] for row in members),
+                "y": [row[label] for row in members],
+                "customdata": [text(row[value]) for row in members],
                 "name": strategy,
                 "legendgroup": strategy,
                 "marker": {"color": colour(strategy)},
-                "hovertemplate": f"%{{y}}: {hover}<extra></extra>",
+                "hovertemplate": hover("%{y}: %{customdata}"),
             }
         )
     return traces, names_axis([row[label] for row in upwards])
 
 
-def names_axis(upwards: Sequence[str]) -> dict[str, Any]:
-    return {"categoryorder": "array", "categoryarray": [escape(name) for name in upwards]}
+def points(
+    rows: Sequence[Row],
+    x: Callable[[Sequence[Row]], Sequence[Any]],
+    y: Callable[[Sequence[Row]], Sequence[Any]],
+    tips: Callable[[Row], str],
+    size: int = 9,
+) -> list[Trace]:
+    """A marker per row, by strategy; `label` names it, `tips` is the rest of its hover text."""
+    traces = []
+    for strategy in dict.fromkeys(str(row["strategy"]) for row in rows):
+        members = [row for row in rows if row["strategy"] == strategy]
+        traces.append(
+            {
+                "x": x(members),
+                "y": y(members),
+                "text": [row["label"] for row in members],
+                "customdata": [tips(row) for row in members],
+                "mode": "markers",
+                "name": strategy,
+                "legendgroup": strategy,
+                "marker": {"color": colour(strategy), "size": size},
+                "hovertemplate": hover("<b>%{text}</b><br>%{customdata}"),
+            }
+        )
+    return traces
 
 
-def log_seconds_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """Marks at 1, 2 and 5 of each decade, at more where there is less than one, or at its 1 where there are many."""
+def reference_line(x: Sequence[float], y: Sequence[float], name: str) -> Trace:
+    """Dotted grey: what the others are compared with."""
+    line = {"color": "rgba(125,132,140,.6)", "dash": "dot"}
+    return {"x": x, "y": y, "mode": "lines", "name": name, "line": line, "hoverinfo": "skip"}
+
+
+def names_axis(upwards: Sequence[str]) -> Layout:
+    return {"categoryorder": "array", "categoryarray": list(upwards)}
+
+
+def axis(title: str, **more: Any) -> Layout:
+    return {"title": {"text": title}, **more}
+
+
+def _linear(title: str, most: float, units: Mapping[float, str]) -> Scale:
+    """The largest unit that leaves at least 1 of it."""
+    unit = max((size for size in units if size <= most), default=min(units))
+    return Scale(axis(f"{title} ({units[unit]})", rangemode="tozero"), unit)
+
+
+def bytes_scale(title: str, values: Iterable[float], *, may_be_log: bool = True) -> Scale:
+    """Logarithmic where small values would look like nothing beside large ones."""
+    positive = [value for value in values if value > 0]
+    if not (may_be_log and positive and max(positive) > WIDE * min(positive)):
+        return _linear(title, max(positive, default=1), BYTES)
+    steps = (1, 2, 5) if max(positive) < 1000 * min(positive) else (1,)
+    marks = [(power, step * 10**power) for power in range(15) for step in steps]
+    texts = [
+        f"{mark // 1000 ** (power // 3)} {' kMGT'[power // 3].strip()}B" for power, mark in marks
+    ]
+    return Scale(axis(title, type="log", tickvals=[mark for _, mark in marks], ticktext=texts))
+
+
+def rate_scale(title: str, values: Iterable[float]) -> Scale:
+    """Bits a second."""
+    return _linear(title, max(values, default=1), RATES)
+
+
+def seconds_scale(title: str, values: Iterable[float]) -> Scale:
+    most = max(values, default=1.0)
+    units = {size: unit for size, unit in SECONDS.items() if size <= 1 or most >= MINUTES_FROM_S}
+    return _linear(title, most, units)
+
+
+def percent_scale(title: str, **more: Any) -> Scale:
+    return Scale(axis(f"{title} (%)", **more), 0.01)
+
+
+def share_scale(title: str, values: Iterable[float]) -> Scale:
+    """In percent; nearly equal shares look nearly equal."""
+    known = list(values)
+    if not known or max(known) - min(known) >= NARROW:
+        return percent_scale(title)
+    middle = (max(known) + min(known)) / 2
+    ends = max(0.0, middle - 5 * NARROW), min(1.0, middle + 5 * NARROW)
+    return percent_scale(title, range=rounded(100 * end for end in ends))
+
+
+def log_seconds_axis(title: str, values: Iterable[float]) -> Layout:
+    """Marks at 1, 2 and 5 of each decade; more within one decade, only 1 where there are many."""
     positive = [value for value in values if value > 0]
     span = max(positive) / min(positive) if positive else 10**6
     steps = (1,) if span > 1000 else (1, 2, 5) if span > 8 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
@@ -108,32 +220,16 @@ def log_seconds_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
 
 
 def _mark(seconds: float) -> str:
-    size, unit = next(
-        one for one in ((1, "s"), (1e-3, "ms"), (1e-6, "us")) if seconds > 0.99 * one[0]
-    )
-    return f"{float(f'{seconds / size:.2g}'):,.10g} {unit}"
+    """1.5 ms, not 1.50 ms."""
+    number, unit = seconds_text(seconds).split(" ")
+    return f"{float(number):g} {unit}"
 
 
-def share_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """In percent, with as many digits as its marks need to differ; what is nearly equal looks nearly equal."""
-    known = list(values)
-    span = max(known) - min(known) if known else 1.0
-    if span < NARROW:
-        middle = (max(known) + min(known)) / 2
-        ends = max(0.0, middle - 5 * NARROW), min(1.0, middle + 5 * NARROW)
-        return axis(title, tickformat=".0%", range=rounded(ends))
-    return axis(title, tickformat=f".{0 if span > 0.05 else 1}%")
-
-
-def whole_axis(title: str, most: int) -> dict[str, Any]:
+def whole_axis(title: str, most: int) -> Layout:
     """Of whole numbers up to so many: no mark in between, and not too many of them."""
     return axis(
         title, dtick=next((step for step in (1, 2, 5, 10, 20, 50) if most <= 12 * step), 100)
     )
-
-
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": {"text": title}, **more}
 
 
 def rounded(values: Iterable[float | None], digits: int = 5) -> list[float | None]:

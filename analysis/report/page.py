@@ -1,74 +1,85 @@
-"""The report as one page that needs nothing but itself: style, script and data are inside."""
+"""The report as one self-contained HTML file. A section is a list of blocks; templates/ draws them.
+
+Templates escape every text. In figures, Plotly reads labels as HTML, so text is escaped there too;
+only what is Markup (a hover template) is taken as it is.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from functools import cached_property
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-ASSETS = Path(__file__).resolve().parent / "assets"
+HERE = Path(__file__).resolve().parent
 
-# The policy makes the browser refuse every request, so the page cannot come to need one unnoticed.
-# blob: is how a figure becomes a PNG, without leaving the page.
-PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
-$refresh<title>$title</title>
-<style>
-$style$styles</style>
-</head>
-<body>
-<header><h1>$title</h1><button id="theme" type="button">light / dark</button></header>
-<p>$sentence</p>
-<nav>$contents</nav>
-<div class="filter">$chips</div>
-$sections
-<script type="text/plain" id="plotly">$plotly</script>
-<script>
-$script</script>
-</body>
-</html>
-""")
-
-Traces = list[dict[str, Any]]
-SAVED = {"svg": "this figure", "png": "this figure", "csv": "the numbers behind it"}
+Row = dict[str, Any]
+"""Of a table: values by column."""
+Trace = dict[str, Any]
+"""Plotly's. A trace whose legendgroup is a strategy disappears when that is switched off."""
+Layout = dict[str, Any]
+"""Plotly's."""
 
 
 @dataclass(frozen=True)
-class Section:
-    """One part of the page, in the order given."""
-
-    name: str
-    """In the page's address, after #."""
-    title: str
-    body: str
-    """HTML."""
-    note: str = ""
+class Text:
+    macro: ClassVar = "text"
+    text: str
     style: str = ""
-    """Rules that only this section needs."""
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """What stands behind the figures: tables/NAME.csv."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    macro: ClassVar = "heading"
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """Of a pair the first text is bold."""
+
+    macro: ClassVar = "bullets"
+    items: Sequence[str | tuple[str, str]]
+    style: str = "findings"
 
 
 @dataclass(frozen=True)
 class Chart:
+    macro: ClassVar = "chart"
+    name: str
+    """In the page's address, and of the file it is saved as."""
+    title: str
+    data: list[Trace]
+    layout: Layout
+
+    @property
+    def content(self) -> Any:
+        return escaped({"data": self.data, "layout": self.layout})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One figure whose content is chosen by the reader."""
+
+    macro: ClassVar = "choice"
     name: str
     title: str
-    """What it shows."""
-    data: Traces
-    """Plotly's. A trace whose legendgroup is a strategy goes away when that is switched off."""
-    layout: dict[str, Any]
+    ask: str
+    charts: Mapping[str, Chart]
+
+    @property
+    def layout(self) -> Layout:
+        return next(iter(self.charts.values())).layout
+
+    @property
+    def content(self) -> Any:
+        return {"choices": [chart.content for chart in self.charts.values()]}
 
 
 @dataclass(frozen=True)
@@ -76,103 +87,103 @@ class Column:
     heading: str
     key: str
     text: Callable[[Any], str] = str
-    left: bool = False
-    word: bool = False
-    """A word or a name, which is not a number."""
+    style: str = ""
+    """left: wraps; word: left-aligned, one line; code: a command. Empty: a number."""
 
 
-def chart_html(chart: Chart) -> str:
-    return _figure(
-        chart.name, chart.title, {"data": chart.data, "layout": chart.layout}, chart.layout
-    )
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    column: Column
+    sort: str
+    note: str
+    problem: str
 
 
-def choice_html(name: str, title: str, ask: str, choices: Mapping[str, Chart]) -> str:
-    """One figure that a person chooses the content of."""
-    options = "".join(f"<option>{escape(label)}</option>" for label in choices)
-    select = f"<label>{escape(ask)} <select>{options}</select></label>"
-    content = {"choices": [{"data": c.data, "layout": c.layout} for c in choices.values()]}
-    return _figure(name, title, content, next(iter(choices.values())).layout, select)
-
-
-def _figure(
-    name: str, title: str, content: dict[str, Any], layout: dict[str, Any], select: str = ""
-) -> str:
-    """`<` would end the script early where a name holds </script>."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    tools = "".join(
-        f'<button type="button" data-save="{kind}" title="save {what}">{kind.upper()}</button>'
-        for kind, what in SAVED.items()
-    )
-    return (
-        f'<figure class="chart"><figcaption><span class="title">{escape(title)}</span>'
-        f'<span class="tools">{tools}</span>{select}</figcaption>\n'
-        f'<div class="plot" id="{name}" style="height:{layout["height"]}px"></div>\n'
-        f'<script type="application/json">{text}</script></figure>'
-    )
-
-
-def table_html(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, folds: bool = False
-) -> str:
+@dataclass(frozen=True)
+class Table:
     """A row's `strategy` lets it be switched off; `<key>_note` is small print below a cell.
 
-    A column of which nothing is known is left out. On a phone a table scrolls sideways, or folds: the first
+    A column without values is left out. On a phone a table scrolls sideways, or folds: the first
     column, and the others in threes below it.
     """
-    columns = [c for c in columns if any(_is_known(row.get(c.key)) for row in rows)]
-    heads = "".join(
-        f'<th class="{"left" if c.left or c.word else ""}">{escape(c.heading)}</th>'
-        for c in columns
-    )
-    lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
-    for row in rows:
-        strategy = row.get("strategy")
-        kind = f' data-strategy="{escape(str(strategy))}"' if isinstance(strategy, str) else ""
-        cells = "".join(_cell(row, column) for column in columns)
-        lines.append(f"<tr{kind}>{cells}</tr>")
-    kind = "sortable folds" if folds else "sortable"
-    body = "\n".join([*lines, "</tbody>"])
-    return f'<div class="scroll"><table class="{kind}">\n{body}\n</table></div>'
+
+    macro: ClassVar = "table"
+    rows: Sequence[Mapping[str, Any]]
+    columns: Sequence[Column]
+    folds: bool = False
+
+    @cached_property
+    def shown(self) -> list[Column]:
+        return [c for c in self.columns if any(_is_known(row.get(c.key)) for row in self.rows)]
+
+    def cells(self, row: Mapping[str, Any]) -> list[Cell]:
+        return [_cell(row, column) for column in self.shown]
+
+
+@dataclass(frozen=True)
+class Details:
+    macro: ClassVar = "details"
+    summary: str
+    body: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """HTML of a section's own: a template and what it shows."""
+
+    macro: ClassVar = "fragment"
+    template: str
+    values: Mapping[str, object]
+
+    @property
+    def html(self) -> Markup:
+        return Markup(TEMPLATES.get_template(self.template).render(self.values))
+
+
+Block = Text | Heading | Bullets | Chart | Choice | Table | Details | Fragment
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    """In the page's address, after #."""
+    title: str
+    body: Sequence[Block]
+    note: str = ""
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """The numbers behind the figures: tables/NAME.csv."""
+
+
+def texts(*paragraphs: str) -> list[Block]:
+    """A paragraph each; empty ones are left out."""
+    return [Text(text) for text in paragraphs if text]
 
 
 def _is_known(value: Any) -> bool:
     return value is not None and not pd.isna(value)
 
 
-def _cell(row: Mapping[str, Any], column: Column) -> str:
+def _cell(row: Mapping[str, Any], column: Column) -> Cell:
     value = row.get(column.key)
     known = _is_known(value)
-    text = escape(column.text(value)) if known else "-"
-    number = isinstance(value, int | float) and not isinstance(value, bool) and known
-    sort = f' data-v="{value:.6g}"' if number and not column.left else ""
-    kind = ' class="left"' if column.left else ' class="word"' if column.word else ""
-    title = "" if column.left else f' title="{escape(column.heading)}"'
-    small = "".join(
-        f"<small{bad}>{escape(str(note))}</small>"
-        for key, bad in (("_note", ""), ("_problem", ' class="bad"'))
-        if (note := row.get(column.key + key))
+    is_number = known and isinstance(value, int | float) and not isinstance(value, bool)
+    return Cell(
+        text=column.text(value) if known else "-",
+        column=column,
+        sort=f"{value:.6g}" if is_number and column.style != "left" else "",
+        note=row.get(f"{column.key}_note") or "",
+        problem=row.get(f"{column.key}_problem") or "",
     )
-    return f"<td{kind}{title}{sort}>{text}{small}</td>"
 
 
-def details(summary: str, body: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>\n{body}\n</details>"
-
-
-def paragraphs(*texts: str) -> str:
-    return "\n".join(f"<p>{escape(text)}</p>" for text in texts if text)
-
-
-def bullets(texts: Sequence[str | tuple[str, str]], kind: str = "said") -> str:
-    """Of a pair the first stands out."""
-    items = "\n".join(
-        f"<li>{escape(one)}</li>"
-        if isinstance(one, str)
-        else f"<li><b>{escape(one[0])}</b> {escape(one[1])}</li>"
-        for one in texts
-    )
-    return f'<ul class="{kind}">\n{items}\n</ul>' if texts else ""
+def escaped(value: Any) -> Any:
+    """The same figure with all text escaped, but for Markup."""
+    if isinstance(value, str):
+        return str(escape(value))
+    if isinstance(value, dict):
+        return {key: escaped(inner) for key, inner in value.items()}
+    return [escaped(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def render(
@@ -183,27 +194,35 @@ def render(
     colours: Mapping[str, str],
     refresh_s: int | None = None,
 ) -> str:
-    """`colours`: of the strategies that can be switched off. `refresh_s`: the page loads itself again."""
-    chips = "".join(
-        f'<button type="button" class="chip" aria-pressed="true" data-strategy="{escape(name)}"'
-        f' style="--of:{colour}">{escape(name)}</button>'
-        for name, colour in colours.items()
-    )
-    return PAGE.substitute(
-        title=escape(title),
-        sentence=escape(sentence),
-        refresh="" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">\n',
-        contents="".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections),
-        chips=chips,
-        style=(ASSETS / "report.css").read_text(),
-        styles="".join(section.style.lstrip("\n") for section in sections),
-        sections="\n".join(_section(section) for section in sections),
-        plotly=get_plotlyjs(),
-        script=(ASSETS / "report.js").read_text(),
+    """`colours`: of the strategies that can be switched off. `refresh_s`: the page reloads"
+    " itself."""
+    return TEMPLATES.get_template("page.html").render(
+        title=title,
+        sentence=sentence,
+        sections=sections,
+        colours=colours,
+        refresh_s=refresh_s,
+        style=_asset("report.css"),
+        script=_asset("report.js"),
+        plotly=Markup(get_plotlyjs()),
     )
 
 
-def _section(section: Section) -> str:
-    note = f'\n<p class="note">{escape(section.note)}</p>' if section.note else ""
-    heading = f'<h2 id="{section.name}">{escape(section.title)}</h2>'
-    return f"<section>\n{heading}\n{section.body}{note}\n</section>"
+def _asset(name: str) -> Markup:
+    return Markup((HERE / "assets" / name).read_text(encoding="utf-8"))
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return found
+
+
+TEMPLATES = _environment()

@@ -1,4 +1,4 @@
-"""The main tables, for a terminal."""
+"""The overview in the terminal: all runs, then the findings."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from rich.table import Table
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
 from analysis.report.overview.overview import problem
-from cluster.observe.units import bytes_text, seconds_text
+from cluster.observe.units import bytes_text, percents, seconds_text
 
 COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
-    ("accuracy", "accuracy", "{:.2%}".format),
+    ("accuracy", "accuracy", percents()),
     ("sent", "sent_per_step_bytes", functools.partial(bytes_text, digits=4)),
     ("predicted", "predicted_per_step_bytes", functools.partial(bytes_text, digits=4)),
     ("ratio", "sent_over_predicted", "{:.3f}".format),
     ("per step", "step_median_s", seconds_text),
-    ("counters", "counters_largest_difference", "{:.4%}".format),
+    ("counters", "counters_largest_difference", percents(3)),
 ]
-"""Heading, column, and how its numbers are written."""
+"""Heading, column, and the format of its numbers."""
 
 
 def print_tables(report: Report, console: Console) -> None:
     print_runs(report.runs.table, console)
-    said = answers(report)
-    if said:
+    found = answers(report)
+    if found:
         console.print()
-        for text in said:
+        for text in found:
             console.print(f"* {text}", soft_wrap=True)
 
 
 def print_runs(runs: pd.DataFrame, console: Console) -> None:
-    """A session, then its runs. Where the window is narrow, names are folded, numbers never."""
+    """By session. In a narrow window names are folded, numbers are not."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
     for heading, *_ in COLUMNS:

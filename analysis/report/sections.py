@@ -1,4 +1,4 @@
-"""The parts of the report, one file each, in the order of the page: Report -> Section, or None without data."""
+"""The sections of the report, in the order of the page: Report -> Section, or None without data."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Callable
 
 from analysis.report.accuracy import accuracy, consensus, correlation, shards
 from analysis.report.context import Report
-from analysis.report.overview import overview, repeat, trust
+from analysis.report.overview import environment, overview, repeat, trust
 from analysis.report.page import Section
 from analysis.report.references import prediction, published
 from analysis.report.time import bottlenecks, epochs, scaling, steps
-from analysis.report.traffic import bandwidth, gpus, over_time
-from analysis.report.traffic import senders as who
+from analysis.report.traffic import bandwidth, by_node, gpus, over_time
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     overview.section,
     accuracy.section,
     correlation.section,
     over_time.section,
-    who.section,
+    by_node.section,
     steps.section,
     epochs.section,
     bottlenecks.section,
@@ -30,6 +29,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     published.section,
     prediction.section,
     trust.section,
-    repeat.environment,
-    repeat.commands,
+    environment.section,
+    repeat.section,
 )

@@ -1,6 +1,10 @@
-"""Numbers as people read them. Decimal units: 1 MB is 10^6 bytes, 1 Mbit 10^6 bits. Stdlib only."""
+"""Numbers as text: three or four digits and a decimal unit. 1 MB is 10^6 bytes. Stdlib only."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+MINUTES_FROM_S, HOURS_FROM_S = 300, 3 * 3600
 
 
 def bytes_text(count: float, digits: int = 3) -> str:
@@ -13,18 +17,41 @@ def bits_rate(bytes_per_second: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    return (
-        f"{_three_digits(seconds * 1000)} ms" if seconds < 0.9995 else f"{_three_digits(seconds)} s"
-    )
+    """12.3 ms, 1.23 s, 54.2 min, 5.10 h"""
+    for least, size, unit in (
+        (HOURS_FROM_S, 3600, "h"),
+        (MINUTES_FROM_S, 60, "min"),
+        (0.9995, 1, "s"),
+        (0.9995e-3, 1e-3, "ms"),
+        (1e-9, 1e-6, "µs"),
+    ):
+        if seconds >= least:
+            return f"{_digits(seconds / size, 3)} {unit}"
+    return "0 s"
+
+
+def percent_text(share: float, decimals: int = 2, *, signed: bool = False) -> str:
+    """12.34 %; a share too small for so many decimals is "< 0.01 %"."""
+    percent, least = 100 * share, 10.0**-decimals
+    if percent == 0:
+        return "0 %"
+    if abs(percent) < least:
+        return f"< {least:.{decimals}f} %"
+    return f"{percent:{'+' if signed else ''}.{decimals}f} %"
+
+
+def percents(decimals: int = 2, *, signed: bool = False) -> Callable[[float], str]:
+    """percent_text as the format of a table's column."""
+    return lambda share: percent_text(share, decimals, signed=signed)
 
 
 def four_digits(value: float) -> str:
     """19.98, 1000"""
-    return _scaled(value, ("",), 4).strip()
+    return _digits(value, 4)
 
 
-def _three_digits(value: float) -> str:
-    return _scaled(value, ("",), 3).strip()
+def _digits(value: float, digits: int) -> str:
+    return _scaled(value, ("",), digits).strip()
 
 
 def _scaled(value: float, units: tuple[str, ...], digits: int) -> str:
@@ -39,7 +66,7 @@ def _scaled(value: float, units: tuple[str, ...], digits: int) -> str:
 
 
 def option_text(value: object) -> str:
-    """A option's value as it is typed."""
+    """An option's value as it is typed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The whole report of recorded runs in a real browser: drawn, pointed at, filtered, dark, printed, saved, offline."""
+"""The report of recorded runs in a real browser: drawn, filtered, dark, printed, saved, offline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECTIONS = {
     "accuracy": 2,
     "correlation": 1,
     "over-time": 1,
-    "who": 2,
+    "by-node": 2,
     "steps": 2,
     "epochs": 1,
     "bottlenecks": 0,
@@ -46,7 +46,8 @@ LOOK_AT_ALL = """(async () => {
 
 DRAWN = """[...document.querySelectorAll('figure.chart')].map(chart => [
     chart.closest('section').querySelector('h2').id,
-    chart.querySelectorAll('.plot path.js-line, .plot .point path, .plot path.point, .plot .heatmaplayer image').length])"""
+    chart.querySelectorAll('.plot :is(path.js-line, .point path, path.point, .heatmaplayer image)')
+        .length])"""
 
 
 @pytest.fixture(scope="module")
@@ -59,46 +60,33 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser(page: Path) -> Iterator[Browser]:
     """One page for all tests, each of which puts back what it changed."""
-    with chromium() as one:
-        one.open(page)
-        one.run(LOOK_AT_ALL)
-        yield one
+    with chromium() as browser:
+        browser.open(page)
+        browser.run(LOOK_AT_ALL)
+        yield browser
 
 
 def test_every_section_is_there_and_every_figure_is_drawn(browser: Browser) -> None:
     assert browser.run("[...document.querySelectorAll('h2')].map(h => h.id)") == list(SECTIONS)
     drawn = browser.run(DRAWN)
-    assert {name: [one for one, _ in drawn].count(name) for name in SECTIONS} == SECTIONS
+    found = [section for section, _ in drawn]
+    assert {name: found.count(name) for name in SECTIONS} == SECTIONS
     assert [name for name, marks in drawn if not marks] == []
 
 
-def test_every_figure_has_a_title_axes_with_names_and_a_table(browser: Browser, page: Path) -> None:
+def test_every_figure_has_a_title_named_axes_and_its_numbers(browser: Browser) -> None:
     titles = browser.run(
         "[...document.querySelectorAll('figure.chart .title')].map(t => t.textContent)"
     )
     assert all(titles)
     assert len(titles) == len(set(titles)) == sum(SECTIONS.values())
-    nameless = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.g-xtitle, .g-ytitle text'))"
-    assert browser.run(f"{nameless}.map(p => p.id)") == []
-    tables = {path.stem for path in (page.parent / "tables").glob("*.csv")}
-    assert {
-        "runs",
-        "target",
-        "correlation",
-        "nodes",
-        "pairs",
-        "steps",
-        "scaling",
-        "bandwidth",
-    } <= tables
-    assert {"consensus", "published", "prediction", "trust", "links", "environment"} <= tables
-
-
-def test_every_figure_has_its_numbers(browser: Browser, page: Path) -> None:
-    """Beside the tables that are written: each figure's own points, as many as it draws."""
+    nameless = browser.run(
+        "[...document.querySelectorAll('.plot')]"
+        ".filter(p => !p.querySelector('.g-xtitle, .g-ytitle text')).map(p => p.id)"
+    )
+    assert nameless == []
     count = browser.run("document.querySelectorAll('figure.chart [data-save=csv]').length")
     assert count == sum(SECTIONS.values())
-    assert "curves" in {path.stem for path in (page.parent / "tables").glob("*.csv")}
 
 
 def test_no_two_things_have_the_same_name(page: Path) -> None:
@@ -121,33 +109,36 @@ def test_a_heading_that_is_jumped_to_is_below_the_bar(browser: Browser, width: i
     assert 0 < bar <= heading
 
 
-def test_pointing_at_a_curve_says_what_it_is(browser: Browser) -> None:
+def test_hovering_over_a_curve_shows_epoch_and_accuracy(browser: Browser) -> None:
     browser.point_at(
         "#accuracy-against-bytes .scatterlayer .trace:last-of-type path.point:last-of-type",
-        until="document.querySelector('#accuracy-against-bytes .hoverlayer').textContent.includes('epoch 3')",
+        until="document.querySelector('#accuracy-against-bytes .hoverlayer').textContent"
+        ".includes('epoch 3')",
     )
-    said = browser.run("document.querySelector('#accuracy-against-bytes .hoverlayer').textContent")
-    assert "%" in said
+    shown = browser.run("document.querySelector('#accuracy-against-bytes .hoverlayer').textContent")
+    assert re.search(r"epoch 3: \d+\.\d\d %", shown)
 
 
-def test_pointing_at_a_pair_of_nodes_says_what_was_measured_and_what_theory_says(
+def test_hovering_over_a_pair_of_nodes_shows_measured_and_theory(
     browser: Browser,
 ) -> None:
     maps = browser.run(
-        "document.querySelector('#who-to-whom').data.map(t => [t.name, t.zmax, t.z[0][3], t.customdata[0][3]])"
+        "document.querySelector('#traffic-matrix').data"
+        ".map(t => [t.name, t.zmax, t.z[0][3], t.customdata[0][3]])"
     )
-    (theory, most, predicted, beside), (measured, same, carried, beside_it) = maps
+    (theory, most, predicted, texts), (measured, same, carried, other_texts) = maps
     assert (theory, measured) == ("theory", "measured")
-    assert most == same >= carried > predicted == beside_it > 0
-    assert beside == carried
+    assert most == same >= carried > predicted > 0
+    assert texts == other_texts[::-1]
     top_right = (7 / 8, 1 / 8)  # of four by four
     browser.point_at(
-        "#who-to-whom .x2y2 .heatmaplayer image",
-        until="document.querySelector('#who-to-whom .hoverlayer').textContent.includes('node0 to node3')",
+        "#traffic-matrix .x2y2 .heatmaplayer image",
+        until="document.querySelector('#traffic-matrix .hoverlayer').textContent"
+        ".includes('node0 to node3')",
         at=top_right,
     )
-    said = browser.run("document.querySelector('#who-to-whom .hoverlayer').textContent")
-    assert re.search(r"node0 to node3: measured .*B, theory .*B a round", said)
+    shown = browser.run("document.querySelector('#traffic-matrix .hoverlayer').textContent")
+    assert re.search(r"node0 to node3: measured .*B, theory .*B per round", shown)
 
 
 def lines_of(browser: Browser, strategy: str) -> int:
@@ -193,7 +184,7 @@ def test_another_run_can_be_chosen(browser: Browser) -> None:
     browser.run(choose.format(0))
 
 
-def test_what_was_chosen_outlives_a_reload(page: Path) -> None:
+def test_choices_survive_a_reload(page: Path) -> None:
     """--watch has the page load itself again every few seconds."""
     figure = "document.querySelector('#bytes-by-node').closest('figure')"
     state = (
@@ -275,7 +266,7 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
     assert "Accuracy against bytes sent in training" in paths[0].read_text()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     lines = paths[2].read_text().splitlines()
-    assert lines[0] == 'what,"sent in training, all nodes",accuracy'
+    assert lines[0] == 'series,"sent in training, all nodes (MB)",accuracy (%)'
     assert len(lines) > 10
     assert {line.count(",") for line in lines if '"' not in line} <= {2}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analysis.report.time.scaling_numbers import Series, find_series
+from analysis.report.time.scaling import Series, find_series
 from analysis.tables.configurations import find_configurations
 from analysis.tables.load import load_runs
 from cluster.spec.run_folder import find_runs

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cluster.observe.units import bits_rate, bytes_text, seconds_text
+from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
 
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
@@ -84,8 +84,8 @@ def test_rates_are_bits_of_which_a_byte_has_eight(bytes_per_second: float, text:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0.00 ms"),
-        (0.000_12, "0.12 ms"),
+        (0, "0 s"),
+        (0.000_12, "120 µs"),
         (0.0123, "12.3 ms"),
         (0.5, "500 ms"),
         (1, "1.00 s"),
@@ -93,13 +93,33 @@ def test_rates_are_bits_of_which_a_byte_has_eight(bytes_per_second: float, text:
         (59.96, "60.0 s"),
         (0.9994, "999 ms"),
         (0.9996, "1.00 s"),
-        (1234, "1230 s"),
+        (299, "299 s"),
+        (3250, "54.2 min"),
+        (18_360, "5.10 h"),
     ],
 )
-def test_seconds_are_shown_as_milliseconds_below_one(seconds: float, text: str) -> None:
+def test_times_have_three_digits_and_the_unit_that_fits(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
 @given(some.floats(1e-6, 86_400))
 def test_a_time_from_a_microsecond_to_a_day_needs_no_exponent(seconds: float) -> None:
-    assert re.fullmatch(r"\d+(\.\d+)? (ms|s)", seconds_text(seconds))
+    assert re.fullmatch(r"\d+(\.\d+)? (µs|ms|s|min|h)", seconds_text(seconds))
+
+
+@pytest.mark.parametrize(
+    ("share", "decimals", "text"),
+    [
+        (0.12345, 2, "12.35 %"),
+        (0.5, 0, "50 %"),
+        (0, 2, "0 %"),
+        (0.000_001, 3, "< 0.001 %"),
+        (-0.000_001, 3, "< 0.001 %"),
+        (0.000_012, 3, "0.001 %"),
+    ],
+)
+def test_a_share_is_percent_and_never_a_row_of_zeros(
+    share: float, decimals: int, text: str
+) -> None:
+    assert percent_text(share, decimals) == text
+    assert percent_text(0.5, 1, signed=True) == "+50.0 %"

@@ -1,1 +1,1 @@
-"""Sections: accuracy against bytes, correlation, consensus, shards."""
+"""Sections: accuracy against bytes, correlation, consensus distance, label skew."""

@@ -1,81 +1,82 @@
-"""Accuracy against bytes: curves with seeds as bands, the frontier, and what a target costs."""
+"""Accuracy against bytes: curves with seeds as bands, the frontier, and the cost of a target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from math import isnan
 from typing import Any
 
 import pandas as pd
 
-from analysis.report.accuracy.curves import Point, curve, frontier, reached, usual_target
+from analysis.report.accuracy.curves import (
+    Point,
+    curve,
+    frontier,
+    reached,
+    target_text,
+    usual_target,
+)
 from analysis.report.context import Report
 from analysis.report.figures import (
     DASHES,
+    Scale,
     bars,
-    bytes_axis,
+    bytes_scale,
     colour,
     faint,
+    hover,
     legend,
     legend_height,
+    numbered,
     places,
-    rounded,
-    share_axis,
+    share_scale,
 )
-from analysis.report.page import Chart, Column, Section, Traces, chart_html, paragraphs, table_html
+from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
 from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, mean
 from analysis.tables.labels import scored_on
-from cluster.observe.units import bytes_text, seconds_text
+from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
 NOTE = (
-    "One point per epoch, scored on a part of the test set, at most 2,000 samples; a diamond is the end of a run,"
-    " scored {scored_on}. A band is"
-    " the least and the most accurate of several seeds. Bytes are as the interfaces count them, headers too, all"
-    " nodes together. A grey line joins the configurations that no other beats with fewer bytes and more accuracy,"
-    " where there are several."
+    "One point per epoch, scored on at most 2,000 test samples; a diamond is the end of a run,"
+    " scored {scored_on}. A band spans the least and the most accurate of several seeds. Bytes:"
+    " as the interfaces count them, headers included, all nodes together. The grey line is the"
+    " Pareto frontier: no other configuration has both fewer bytes and more accuracy."
 )
+SENT = "sent in training, all nodes"
 
 
 def section(report: Report) -> Section | None:
-    parts, tables = [], []
+    body: list[Block] = []
+    costs: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
         drawn = [(one, curve(report.runs, one)) for one in configurations]
         drawn = [(one, points) for one, points in drawn if points]
         if not drawn:
             continue
         if len(report.tasks) > 1:
-            parts.append(f"<h3>{escape(task)}</h3>")
-        name = "accuracy-against-bytes" + (f"-{place + 1}" if place else "")
+            body.append(Heading(task))
         counted = [(one, points) for one, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
-            parts.append(chart_html(_chart(name, counted)))
-        if report.target is None and all(_is_chance_level(report, one) for one in configurations):
-            continue  # a target that guessing reaches says nothing
-        costs = _costs(report, task, [one for one, _ in drawn])
-        parts.append(costs[0])
-        tables.append(costs[1])
-    if not parts:
+            body.append(_chart(numbered("accuracy-against-bytes", place), counted))
+        if report.target is None and all(_at_chance_level(report, one) for one in configurations):
+            continue  # a target at chance level says nothing
+        blocks, rows = _costs(report, task, [one for one, _ in drawn])
+        body += blocks
+        costs += rows
+    if not body:
         return None
     curves = report.runs.curves.merge(
         report.runs.table[["session", "run"]], left_on="number", right_index=True
     ).drop(columns="number")
-    return Section(
-        "accuracy",
-        "Accuracy against bytes",
-        "\n".join(parts),
-        NOTE.format(scored_on=scored_on(report.runs.table)),
-        tables={
-            "target": pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(),
-            "curves": curves,
-        },
-    )
+    tables = {"target": pd.DataFrame(costs).drop(columns="share", errors="ignore")}
+    note = NOTE.format(scored_on=scored_on(report.runs.table))
+    return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": curves})
 
 
-def _is_chance_level(report: Report, one: Configuration) -> bool:
-    accuracy = mean(report.runs, one, "accuracy")
-    return accuracy is not None and is_chance_level(one.row, accuracy)
+def _at_chance_level(report: Report, configuration: Configuration) -> bool:
+    accuracy = mean(report.runs, configuration, "accuracy")
+    return accuracy is not None and is_chance_level(configuration.row, accuracy)
 
 
 Drawn = Sequence[tuple[Configuration, list[Point]]]
@@ -85,104 +86,106 @@ def _chart(name: str, drawn: Drawn) -> Chart:
     configurations = [one for one, _ in drawn]
     names, at = legend(configurations), places(configurations)
     sent = [point.sent_bytes for _, points in drawn for point in points if point.sent_bytes > 0]
-    traces: Traces = []
+    x = bytes_scale(SENT, sent)
+    y = share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
+    traces = _frontier(drawn, x, y)
     for one, points in drawn:
         if len(one.numbers) > 1:
-            traces.append(_band(one, points))
-        traces.append(_line(one, points, sent, names[one.label], DASHES[at[one.label] % 6]))
+            traces.append(_band(one, points, x, y))
+        label, in_legend = names[one.label]
+        look = {"name": label, "showlegend": in_legend}
+        traces.append(_line(one, points, sent, x, y, DASHES[at[one.label] % 6]) | look)
+    height = 430 + legend_height(len(drawn))
+    layout = {"height": height, "xaxis": x.axis, "yaxis": y.axis}
+    return Chart(name, "Accuracy against bytes sent in training", traces, layout)
+
+
+def _frontier(drawn: Drawn, x: Scale, y: Scale) -> list[Trace]:
+    """Empty where one configuration beats all others."""
     ends = [(points[-1].sent_bytes, points[-1].accuracy) for _, points in drawn]
     ends = [end for end in ends if end[0] > 0]
     best = [ends[place] for place in frontier(ends)]
-    if len(best) > 1:
-        traces.insert(
-            0,
-            {
-                "x": rounded(x for x, _ in best),
-                "y": rounded(y for _, y in best),
-                "name": "frontier",
-                "mode": "lines",
-                "line": {"color": "rgba(125,132,140,.45)", "width": 7, "shape": "hv"},
-                "hoverinfo": "skip",
-            },
-        )
-    return Chart(
-        name,
-        "Accuracy against bytes sent in training",
-        traces,
+    if len(best) < 2:
+        return []
+    return [
         {
-            "height": 430 + legend_height(len(drawn)),
-            "xaxis": bytes_axis("sent in training, all nodes", sent),
-            "yaxis": share_axis(
-                "accuracy", [point.accuracy for _, points in drawn for point in points]
-            ),
-        },
-    )
+            "x": x(sent for sent, _ in best),
+            "y": y(accuracy for _, accuracy in best),
+            "name": "Pareto frontier",
+            "mode": "lines",
+            "line": {"color": "rgba(125,132,140,.45)", "width": 7, "shape": "hv"},
+            "hoverinfo": "skip",
+        }
+    ]
 
 
-def _band(one: Configuration, points: list[Point]) -> dict[str, Any]:
-    """Seeds, from the lowest to the highest: forth along one, back along the other."""
+def _band(configuration: Configuration, points: list[Point], x: Scale, y: Scale) -> Trace:
+    """A polygon: forth along the most accurate seeds, back along the least accurate."""
     there, back = points, points[::-1]
     return {
-        "x": rounded(p.sent_bytes for p in [*there, *back]),
-        "y": rounded([*(p.high for p in there), *(p.low for p in back)]),
+        "x": x(p.sent_bytes for p in [*there, *back]),
+        "y": y([*(p.high for p in there), *(p.low for p in back)]),
         "fill": "toself",
-        "fillcolor": faint(one.strategy),
+        "fillcolor": faint(configuration.strategy),
         "line": {"width": 0},
         "mode": "lines",
         "hoverinfo": "skip",
         "showlegend": False,
-        "legendgroup": one.strategy,
+        "legendgroup": configuration.strategy,
     }
 
 
 def _line(
-    one: Configuration, points: list[Point], sent: list[float], name: tuple[str, bool], dash: str
-) -> dict[str, Any]:
-    """One that sent nothing is a level at what it reached."""
+    configuration: Configuration,
+    points: list[Point],
+    sent: list[float],
+    x: Scale,
+    y: Scale,
+    dash: str,
+) -> Trace:
+    """A configuration that sent nothing is a level line at its final accuracy."""
     silent = points[-1].sent_bytes == 0 and bool(sent)
     if silent:
-        x, y = [min(sent), max(sent)], [points[-1].accuracy] * 2
-    else:
-        x, y = [p.sent_bytes for p in points], [p.accuracy for p in points]
-    after = ", nothing sent" if silent else " after %{x:.4s}B"
-    seeds = f"<br>mean of {len(one.numbers)} runs" if len(one.numbers) > 1 else ""
+        points = [points[-1]] * 2
+    tips = [
+        f"epoch {p.epoch}: {percent_text(p.accuracy)}"
+        + (", nothing sent" if silent else f" after {bytes_text(p.sent_bytes, 4)}")
+        for p in points
+    ]
+    seeds = len(configuration.numbers)
+    more = f"<br>mean of {seeds} runs" if seeds > 1 else ""
+    others = len(points) - 1
     return {
-        "x": rounded(x),
-        "y": rounded(y),
-        "name": escape(name[0]),
-        "showlegend": name[1],
-        "legendgroup": one.strategy,
+        "x": x([min(sent), max(sent)] if silent else [p.sent_bytes for p in points]),
+        "y": y(p.accuracy for p in points),
+        "legendgroup": configuration.strategy,
         "mode": "lines" if silent else "lines+markers",
-        "line": {"color": colour(one.strategy), "dash": "dot" if silent else dash},
-        "marker": {
-            "size": [6] * (len(x) - 1) + [10],
-            "symbol": ["circle"] * (len(x) - 1) + ["diamond"],
-        },
-        "customdata": [p.epoch for p in points][-len(x) :],
-        "hovertemplate": f"<b>{escape(one.label)}</b><br>epoch %{{customdata}}: %{{y:.2%}}{after}{seeds}"
-        "<extra></extra>",
+        "line": {"color": colour(configuration.strategy), "dash": "dot" if silent else dash},
+        "marker": {"size": [6] * others + [10], "symbol": ["circle"] * others + ["diamond"]},
+        "customdata": tips,
+        "hovertemplate": hover("<b>{}</b><br>%{customdata}" + more, configuration.label),
     }
 
 
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
+    Column("configuration", "configuration", style="left"),
     Column("sent, all nodes", "sent_bytes", bytes_text),
-    Column("of the most", "share", "{:.0%}".format),
+    Column("of the maximum", "share", percents(0)),
     Column("training", "seconds", seconds_text),
     Column("epochs", "epochs", "{:.3g}".format),
-    Column("runs that got there", "seeds", word=True),
+    Column("runs that reached it", "seeds", style="word"),
 ]
 
 
 def _costs(
     report: Report, task: str, configurations: Sequence[Configuration]
-) -> tuple[str, pd.DataFrame]:
+) -> tuple[list[Block], list[Row]]:
     usual = usual_target(report.runs, configurations)
     target = report.target if report.target is not None else usual
-    assert target is not None  # every one of them has a curve
+    assert target is not None  # all of them have a curve
     found = [(one, reached(report.runs, one, target)) for one in configurations]
     most = max((got.sent_bytes or 0 for _, got in found), default=0)
-    rows = [
+    rows: list[Row] = [
         {
             "task": task,
             "target": target,
@@ -197,41 +200,38 @@ def _costs(
         for one, got in found
     ]
     rows.sort(key=lambda row: (row["sent_bytes"] is None, row["sent_bytes"] or 0))
-    heading = f"<h3>What it takes to reach an accuracy of {target:.4g}</h3>"
-    if report.target is None:
+    body: list[Block] = [Heading(f"Cost of {target_text(target)} accuracy")]
+    if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
-        why = (
-            f"{there} of {len(found)} configurations get there in every run; --target asks for another accuracy."
-            if len(found) > 1
-            else ""
-        )
-    else:
-        why = "" if any(got.seeds for _, got in found) else _nobody(report, configurations, target)
-    body = "\n".join([heading, paragraphs(why)])
+        how_many = f"{there} of {len(found)} configurations reach it in every run"
+        body += texts(f"{how_many}; use --target for another accuracy.")
     if any(got.seeds for _, got in found):
-        body += table_html(rows, COLUMNS) + _bars(task, target, rows)
-    return body, pd.DataFrame(rows).drop(columns="share")
+        body += [Table(rows, COLUMNS), *_bars(task, target, rows)]
+    else:
+        body += texts(_nearest(report, configurations, target))
+    return body, rows
 
 
-def _nobody(report: Report, configurations: Sequence[Configuration], target: float) -> str:
-    best, one = max(
+def _nearest(report: Report, configurations: Sequence[Configuration], target: float) -> str:
+    best, label = max(
         (max(point.accuracy for point in curve(report.runs, one)), one.label)
         for one in configurations
     )
-    return f"No run reached {target:.4g}. The nearest is {one}, with {best:.4f}."
+    return f"No run reached {target_text(target)}. The nearest is {label}: {percent_text(best)}."
 
 
-def _bars(task: str, target: float, rows: Sequence[dict[str, Any]]) -> str:
+def _bars(task: str, target: float, rows: Sequence[dict[str, Any]]) -> list[Chart]:
     there = [row for row in rows if row["sent_bytes"]]
     if len(there) < 2:
-        return ""
-    traces, names = bars(there, "sent_bytes", "%{x:.4s}B")
+        return []
+    scale = bytes_scale(SENT, [row["sent_bytes"] for row in there])
+    traces, names = bars(there, "sent_bytes", scale, bytes_text)
     layout = {
         "height": 110 + 26 * len(there),
-        "xaxis": bytes_axis("sent in training, all nodes", [row["sent_bytes"] for row in there]),
+        "xaxis": scale.axis,
         "yaxis": names,
         "showlegend": False,
         "bargap": 0.3,
     }
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
-    return chart_html(Chart(name, f"Bytes sent until accuracy {target:.4g}", traces, layout))
+    return [Chart(name, f"Bytes sent until {target_text(target)} accuracy", traces, layout)]

@@ -1,8 +1,6 @@
-"""How far the workers' models are from each other, over time."""
+"""Consensus distance: how far workers' models are from their average, by epoch."""
 
 from __future__ import annotations
-
-from html import escape
 
 import pandas as pd
 
@@ -11,46 +9,47 @@ from analysis.report.figures import (
     DASHES,
     axis,
     colour,
+    hover,
     legend,
     legend_height,
     places,
     rounded,
     whole_axis,
 )
-from analysis.report.page import Chart, Section, Traces, chart_html
+from analysis.report.page import Chart, Section, Trace
 
 EXACT = 1e-6
-"""Below this, workers agree up to rounding."""
+"""Below this, workers' models are equal up to rounding."""
 NOTE = (
-    "Consensus distance: how far workers' parameters are from their average, root mean square over workers, relative"
-    " to the average's length, before the models are averaged for scoring. Strategies that average gradients stay at"
-    " rounding error and are left out; those that average parameters of a few workers at a time drift and meet again."
-    " Means of seeds."
+    "Consensus distance: root mean square over workers of the distance between their parameters and"
+    " the average, relative to the average's norm, before models are averaged for scoring."
+    " Strategies that average gradients stay at rounding error and are not shown; those that"
+    " average parameters within groups drift apart and converge again. Means over seeds."
 )
 
 
 def section(report: Report) -> Section | None:
     curves = report.runs.curves.dropna(subset=["consensus_distance"])
     series = {}
-    for one in report.configurations:
-        mine = curves[curves["number"].isin(one.numbers)]
+    for configuration in report.configurations:
+        mine = curves[curves["number"].isin(configuration.numbers)]
         points = mine.groupby("epoch")["consensus_distance"].mean()
         if len(points) and points.max() > EXACT:
-            series[one.label] = points
+            series[configuration.label] = points
     if not series:
         return None
     shown = [one for one in report.configurations if one.label in series]
     names, at = legend(shown), places(shown)
-    traces: Traces = [
+    traces: list[Trace] = [
         {
             "x": [int(epoch) for epoch in series[one.label].index],
             "y": rounded(float(value) for value in series[one.label]),
             "mode": "lines+markers",
-            "name": escape(names[one.label][0]),
+            "name": names[one.label][0],
             "showlegend": names[one.label][1],
             "legendgroup": one.strategy,
             "line": {"color": colour(one.strategy), "dash": DASHES[at[one.label] % 6]},
-            "hovertemplate": f"<b>{escape(one.label)}</b><br>epoch %{{x}}: %{{y:.3g}}<extra></extra>",
+            "hovertemplate": hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", one.label),
         }
         for one in shown
     ]
@@ -60,11 +59,11 @@ def section(report: Report) -> Section | None:
         "yaxis": axis("consensus distance", rangemode="tozero"),
         "showlegend": True,
     }
-    title = "How far workers' models are apart"
     rows = [
         {"configuration": label, "epoch": int(str(epoch)), "consensus_distance": float(value)}
         for label, points in series.items()
         for epoch, value in points.items()
     ]
-    chart = chart_html(Chart("consensus-distance", title, traces, layout))
-    return Section("consensus", "Consensus", chart, NOTE, tables={"consensus": pd.DataFrame(rows)})
+    chart = Chart("consensus-distance", "Consensus distance by epoch", traces, layout)
+    tables = {"consensus": pd.DataFrame(rows)}
+    return Section("consensus", "Consensus distance", [chart], NOTE, tables)

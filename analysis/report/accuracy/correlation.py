@@ -1,123 +1,195 @@
-"""Traffic and accuracy of all configurations, and how they go together."""
+"""Correlation of traffic and accuracy: Pearson and Spearman with 95 % intervals.
+
+A configuration is one point, the mean of its seeds: repetitions add no new amount of traffic, and
+counted as points they would make an interval look narrower than it is.
+
+Intervals are Fisher's: z = atanh(r) is nearly normal with variance 1/(n-3) for Pearson, and
+(1 + r^2/2)/(n-3) for Spearman (Bonett and Wright, 2000).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from html import escape
-from typing import Any
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import pandas as pd
 
-from analysis.report.accuracy.correlation_numbers import FEWEST, Coefficient, correlate, varies
 from analysis.report.context import Report
-from analysis.report.figures import bytes_axis, colour, rounded, share_axis
-from analysis.report.page import Chart, Column, Section, Traces, chart_html, table_html
+from analysis.report.figures import bytes_scale, numbered, points, share_scale
+from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table
 from analysis.tables.configurations import Configuration, mean
+from cluster.observe.units import bytes_text, percent_text
 
+FEWEST = 5
+"""Configurations: below this an interval covers nearly everything, and nothing is claimed."""
+SAME = 1.02
+"""Bytes that differ by less than this factor differ in their headers only."""
+Z_95 = NormalDist().inv_cdf(0.975)
 NOTE = (
-    "A point is a configuration at its end, the mean of its seeds. Pearson asks for a straight line, Spearman only"
-    " for the same order. Brackets are 95 % intervals (Fisher's). Bytes differ between strategies and with the"
-    " number of epochs and workers: within a strategy it is mostly those that make accuracy go with bytes, and"
-    " neither is a cause."
+    "A point is a configuration at its end, the mean of its seeds. Pearson measures a linear"
+    " relation, Spearman the agreement of ranks. Brackets: 95 % intervals (Fisher). Bytes depend on"
+    " the strategy and on the number of epochs and workers: within a strategy mostly the latter"
+    " relate accuracy to bytes, and neither is a cause."
 )
 COLUMNS = [
-    Column("among", "among", left=True),
-    Column("configurations", "n"),
-    Column("Pearson", "pearson_text", word=True),
-    Column("Spearman", "spearman_text", word=True),
-    Column("in words", "sentence", left=True),
+    Column("configurations of", "among", style="left"),
+    Column("number", "n"),
+    Column("Pearson", "pearson_text", style="word"),
+    Column("Spearman", "spearman_text", style="word"),
+    Column("finding", "sentence", style="left"),
 ]
-Points = list[tuple[Configuration, float, float]]
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    value: float
+    low: float
+    high: float
+    """Ends of the 95 % interval."""
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
+
+    @property
+    def is_clear(self) -> bool:
+        """Its interval does not include 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Correlation:
+    n: int
+    pearson: Coefficient | None
+    spearman: Coefficient | None
+    sent_alike: bool = False
+
+    @property
+    def sentence(self) -> str:
+        if self.n < FEWEST:
+            return too_few(f"{self.n} configuration{'' if self.n == 1 else 's'}")
+        if self.sent_alike:
+            return f"All sent the same bytes within {percent_text(SAME - 1, 0)}: no correlation."
+        if self.pearson is None or self.spearman is None:
+            return "All reached the same accuracy: no correlation."
+        if self.spearman.is_clear:
+            way = "higher" if self.spearman.value > 0 else "lower"
+            return f"More bytes go with {way} accuracy: rank correlation {self.spearman}."
+        text = f"No clear relation: rank correlation {self.spearman} includes 0."
+        if self.pearson.is_clear:
+            text += f" The linear correlation ({self.pearson.value:+.2f}) is due to a few points."
+        return text
+
+
+def too_few(count: str) -> str:
+    return f"{count}: too few (at least {FEWEST} are needed)."
+
+
+def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
+    n = len(xs)
+    if n < FEWEST:
+        return Correlation(n, None, None)
+    if not varies(xs):
+        return Correlation(n, None, None, sent_alike=True)
+    if len(set(ys)) == 1:
+        return Correlation(n, None, None)
+    x, y = pd.Series(xs, dtype=float), pd.Series(ys, dtype=float)
+    pearson, spearman = x.corr(y), x.rank().corr(y.rank())
+    if math.isnan(pearson) or math.isnan(spearman):
+        return Correlation(n, None, None)
+    variance = 1 / (n - 3)
+    return Correlation(
+        n,
+        _with_interval(pearson, variance),
+        _with_interval(spearman, variance * (1 + spearman**2 / 2)),
+    )
+
+
+def varies(xs: Sequence[float]) -> bool:
+    """Whether the bytes differ by more than headers."""
+    return max(xs) > SAME * min(xs)
+
+
+def _with_interval(value: float, variance: float) -> Coefficient:
+    if abs(value) > 1 - 1e-12:
+        value = math.copysign(1, value)
+        return Coefficient(value, value, value)
+    z, half = math.atanh(value), Z_95 * math.sqrt(variance)
+    return Coefficient(value, math.tanh(z - half), math.tanh(z + half))
 
 
 def section(report: Report) -> Section | None:
-    parts, tables = [], []
+    body: list[Block] = []
+    every: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
-        points = _points(report, configurations)
-        if len(points) < 2:
+        ends = _ends(report, configurations)
+        if len(ends) < 2:
             continue
         if len(report.tasks) > 1:
-            parts.append(f"<h3>{escape(task)}</h3>")
-        rows = _rows(task, points)
-        if varies([sent for _, sent, _ in points]) and len({got for *_, got in points}) > 1:
-            parts.append(chart_html(_chart(place, points)))
-        parts.append(table_html(_together(rows), COLUMNS))
-        tables += rows
-    if not parts:
+            body.append(Heading(task))
+        rows = _rows(task, ends)
+        sent, accuracies = ([end[key] for end in ends] for key in ("sent", "accuracy"))
+        if varies(sent) and len(set(accuracies)) > 1:
+            body.append(_chart(numbered("traffic-and-accuracy", place), ends))
+        body.append(Table(_merged(rows), COLUMNS))
+        every += rows
+    if not body:
         return None
-    frame = pd.DataFrame(tables).drop(columns=["pearson_text", "spearman_text"])
-    title = "Does more traffic go with more accuracy?"
-    return Section("correlation", title, "\n".join(parts), NOTE, tables={"correlation": frame})
+    frame = pd.DataFrame(every).drop(columns=["pearson_text", "spearman_text"])
+    title = "Correlation of traffic and accuracy"
+    return Section("correlation", title, body, NOTE, {"correlation": frame})
 
 
-def _points(report: Report, configurations: Sequence[Configuration]) -> Points:
-    """One that sends nothing has no place on the scale."""
-    found = []
-    for one in configurations:
-        sent = mean(report.runs, one, "train_sent_bytes")
-        accuracy = mean(report.runs, one, "accuracy")
+def _ends(report: Report, configurations: Sequence[Configuration]) -> list[Row]:
+    """Bytes and accuracy of each configuration; without those that sent nothing."""
+    found: list[Row] = []
+    for configuration in configurations:
+        sent = mean(report.runs, configuration, "train_sent_bytes")
+        accuracy = mean(report.runs, configuration, "accuracy")
         if sent and accuracy is not None:
-            found.append((one, sent, accuracy))
+            names = {"label": configuration.label, "strategy": configuration.strategy}
+            found.append({**names, "sent": sent, "accuracy": accuracy})
     return found
 
 
-def _rows(task: str, points: Points) -> list[dict[str, Any]]:
-    among: dict[str, Points] = {"all strategies": points}
-    for strategy in dict.fromkeys(one.strategy for one, *_ in points):
-        among[f"{strategy} only"] = [point for point in points if point[0].strategy == strategy]
+def _rows(task: str, ends: list[Row]) -> list[Row]:
+    among = {"all strategies": ends}
+    for strategy in dict.fromkeys(end["strategy"] for end in ends):
+        among[f"{strategy} only"] = [end for end in ends if end["strategy"] == strategy]
     rows = []
     for name, members in among.items():
-        found = correlate([sent for _, sent, _ in members], [got for *_, got in members])
-        row: dict[str, Any] = {"task": task, "among": name, "n": found.n}
-        for kind, one in (("pearson", found.pearson), ("spearman", found.spearman)):
-            row |= {f"{kind}_text": _text(one)}
+        found = correlate([end["sent"] for end in members], [end["accuracy"] for end in members])
+        row: Row = {"task": task, "among": name, "n": found.n}
+        for kind, value in (("pearson", found.pearson), ("spearman", found.spearman)):
+            row[f"{kind}_text"] = None if value is None else str(value)
             for end in ("value", "low", "high"):
-                row[f"{kind}_{end}"] = None if one is None else round(getattr(one, end), 4)
+                row[f"{kind}_{end}"] = None if value is None else round(getattr(value, end), 4)
         rows.append(row | {"sentence": found.sentence})
     return rows
 
 
-def _together(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(rows: list[Row]) -> list[Row]:
     """Strategies with too few configurations share a line."""
     few = [row for row in rows[1:] if row["n"] < FEWEST]
     if len(few) < 2:
         return rows
-    names, most = (
-        ", ".join(row["among"].removesuffix(" only") for row in few),
-        max(row["n"] for row in few),
-    )
-    each = "1 configuration" if most == 1 else f"at most {most} configurations"
-    text = (
-        f"{each[0].upper()}{each[1:]} each: too few to say anything (at least {FEWEST} are needed)."
-    )
-    line = {"among": f"each by itself: {names}", "n": most, "sentence": text}
+    names = ", ".join(row["among"].removesuffix(" only") for row in few)
+    most = max(row["n"] for row in few)
+    count = "1 configuration" if most == 1 else f"At most {most} configurations"
+    line = {"among": f"each by itself: {names}", "n": most, "sentence": too_few(f"{count} each")}
     return [*(row for row in rows if row not in few), line]
 
 
-def _text(one: Coefficient | None) -> str | None:
-    return None if one is None else f"{one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
-
-
-def _chart(place: int, points: Points) -> Chart:
-    traces: Traces = []
-    for strategy in dict.fromkeys(one.strategy for one, *_ in points):
-        members = [point for point in points if point[0].strategy == strategy]
-        traces.append(
-            {
-                "x": rounded(sent for _, sent, _ in members),
-                "y": rounded(accuracy for *_, accuracy in members),
-                "text": [escape(one.label) for one, *_ in members],
-                "mode": "markers",
-                "name": strategy,
-                "legendgroup": strategy,
-                "marker": {"color": colour(strategy), "size": 11},
-                "hovertemplate": "<b>%{text}</b><br>%{y:.2%} for %{x:.4s}B<extra></extra>",
-            }
-        )
-    layout = {
-        "height": 400,
-        "xaxis": bytes_axis("sent in training, all nodes", [sent for _, sent, _ in points]),
-        "yaxis": share_axis("accuracy at the end", [accuracy for *_, accuracy in points]),
-    }
-    name = "traffic-and-accuracy" + (f"-{place + 1}" if place else "")
+def _chart(name: str, ends: list[Row]) -> Chart:
+    x = bytes_scale("sent in training, all nodes", [end["sent"] for end in ends])
+    y = share_scale("final accuracy", [end["accuracy"] for end in ends])
+    traces = points(
+        ends,
+        lambda members: x(end["sent"] for end in members),
+        lambda members: y(end["accuracy"] for end in members),
+        lambda end: f"{percent_text(end['accuracy'])} for {bytes_text(end['sent'], 4)}",
+        size=11,
+    )
+    layout = {"height": 400, "xaxis": x.axis, "yaxis": y.axis}
     return Chart(name, "Traffic and accuracy of each configuration", traces, layout)

@@ -1,7 +1,4 @@
-"""Accuracy against bytes: a configuration's curve with its seeds as a band, the frontier, the cost of a target.
-
-Pure, on the tables of load.py.
-"""
+"""Accuracy against bytes: a configuration's curve, the frontier, the cost of a target accuracy."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Reached:
-    """What it took a configuration to get to an accuracy, on average over the seeds that did."""
+    """The cost of an accuracy: means over the seeds that reached it."""
 
     seeds: int
     of: int
@@ -38,28 +35,26 @@ class Reached:
     seconds: float | None = None
 
 
-def curve(runs: Runs, one: Configuration) -> list[Point]:
+def target_text(target: float) -> str:
+    return f"{100 * target:.4g} %"
+
+
+def curve(runs: Runs, configuration: Configuration) -> list[Point]:
     """The epochs that all of its runs have."""
-    points = runs.curves[runs.curves["number"].isin(one.numbers)].dropna(subset=["accuracy"])
+    mine = runs.curves[runs.curves["number"].isin(configuration.numbers)]
+    points = mine.dropna(subset=["accuracy"])
     found = []
     for epoch, members in points.groupby("epoch", sort=True):
         if len(members) == points["number"].nunique():
-            values = members["accuracy"]
             sent = float(members["sent_bytes"].astype(float).mean())
-            found.append(
-                Point(
-                    int(str(epoch)),
-                    sent,
-                    float(values.mean()),
-                    float(values.min()),
-                    float(values.max()),
-                )
-            )
+            values = members["accuracy"]
+            numbers = float(values.mean()), float(values.min()), float(values.max())
+            found.append(Point(int(str(epoch)), sent, *numbers))
     return found
 
 
 def frontier(ends: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of the (bytes, accuracy) that no other beats: fewer bytes and more accuracy. By bytes."""
+    """Places of the (bytes, accuracy) that no other beats in both; by bytes."""
     best, found = -math.inf, []
     for place in sorted(range(len(ends)), key=lambda at: (ends[at][0], -ends[at][1])):
         if ends[place][1] > best:
@@ -68,32 +63,31 @@ def frontier(ends: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
-def reached(runs: Runs, one: Configuration, target: float) -> Reached:
+def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
     """At the first epoch whose accuracy is the target or more."""
     first = []
-    for number in one.numbers:
+    for number in configuration.numbers:
         points = runs.curves[runs.curves["number"] == number].dropna(subset=["accuracy"])
         there = points[points["accuracy"] >= target]
         if not there.empty:
             first.append(there.iloc[0])
     if not first:
-        return Reached(0, len(one.numbers))
+        return Reached(0, len(configuration.numbers))
     table = pd.DataFrame(first)
-    sent, seconds = table["sent_bytes"].dropna(), table["seconds"].dropna()
-    return Reached(
-        len(first),
-        len(one.numbers),
-        float(table["epoch"].astype(float).mean()),
-        None if sent.empty else float(sent.astype(float).mean()),
-        None if seconds.empty else float(seconds.astype(float).mean()),
-    )
+    means = {
+        name: None if (known := table[name].dropna()).empty else float(known.astype(float).mean())
+        for name in ("epoch", "sent_bytes", "seconds")
+    }
+    epochs, sent_bytes, seconds = means.values()
+    return Reached(len(first), len(configuration.numbers), epochs, sent_bytes, seconds)
 
 
 def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float | None:
     """The highest whole percent that half of the configurations reach in all of their runs."""
     bests = []
-    for one in configurations:
-        points = runs.curves[runs.curves["number"].isin(one.numbers)].dropna(subset=["accuracy"])
+    for configuration in configurations:
+        mine = runs.curves[runs.curves["number"].isin(configuration.numbers)]
+        points = mine.dropna(subset=["accuracy"])
         if not points.empty:
             bests.append(float(points.groupby("number")["accuracy"].max().min()))
     if not bests:

@@ -1,37 +1,33 @@
-"""Which labels each worker has: only where some runs did not share them out evenly."""
+"""Label skew: which labels each worker has, where some runs did not share them out evenly."""
 
 from __future__ import annotations
-
-from html import escape
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import axis
-from analysis.report.page import Chart, Column, Section, choice_html, table_html
+from analysis.report.figures import PALETTE, axis, hover
+from analysis.report.page import Block, Chart, Choice, Column, Row, Section, Table
 from analysis.tables.configurations import Configuration, mean
+from cluster.observe.units import percents
 
 MOST_WORKERS = 32
-"""More would be bars that nobody can tell apart."""
-LABEL_COLOURS = (
-    *("#2f7ed8", "#d9730d", "#1f9d6b", "#c2417c", "#8b6cd9"),
-    *("#a08300", "#1797a6", "#d64545", "#5f8f1f", "#7d848c"),
-)
+"""More bars could not be told apart."""
+LABEL_COLOURS = PALETTE[:10]
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
-    Column("partition", "partition", word=True),
-    Column("label_skew", "label_skew", "{:.2f}".format),
+    Column("configuration", "configuration", style="left"),
+    Column("partition", "partition", style="word"),
+    Column("label skew", "label_skew", "{:.2f}".format),
     Column("fewest labels of a worker", "fewest_labels"),
     Column("smallest shard", "smallest", "{:,}".format),
     Column("largest shard", "largest", "{:,}".format),
-    Column("accuracy", "accuracy", "{:.2%}".format),
+    Column("accuracy", "accuracy", percents()),
     Column("consensus distance", "consensus_distance", "{:.2g}".format),
 ]
 NOTE = (
-    "Label skew: how far the labels of a worker are from everybody's, as total variation distance, mean over workers;"
-    " 0 is alike, towards 1 is nothing in common. A label counts for a worker that has any of it. Bars: how many training"
-    " samples of each label a worker has (first seed). Numbers are means of seeds."
+    "Label skew: total variation distance between a worker's labels and all labels, mean over"
+    " workers; 0 means equal distributions, near 1 means nearly disjoint ones. A label counts for a"
+    " worker that has at least one sample of it. Bars: training samples of each label by worker"
+    " (first seed). Numbers are means over seeds."
 )
 
 
@@ -46,44 +42,40 @@ def section(report: Report) -> Section | None:
         for one in known
         if one.row["workers"] <= MOST_WORKERS
     }
-    parts = [table_html(rows, COLUMNS)]
+    body: list[Block] = [Table(rows, COLUMNS)]
     if charts:
         title = "Training samples of each label, by worker"
-        parts.append(choice_html("labels-by-worker", title, "run", charts))
+        body.append(Choice("labels-by-worker", title, "run", charts))
     counts = pd.concat(
         [_counts(report, one).assign(configuration=one.label) for one in known], ignore_index=True
     )
-    return Section(
-        "shards",
-        "Who has which labels",
-        "\n".join(parts),
-        NOTE,
-        tables={
-            "label_skew": pd.DataFrame(rows),
-            "labels": counts[["configuration", "rank", "label", "count"]],
-        },
-    )
+    tables = {
+        "label_skew": pd.DataFrame(rows),
+        "labels": counts[["configuration", "rank", "label", "count"]],
+    }
+    return Section("shards", "Label skew", body, NOTE, tables)
 
 
-def _counts(report: Report, one: Configuration) -> pd.DataFrame:
-    """Of its first seed; empty where a worker has nothing."""
-    mine = report.runs.shards[report.runs.shards["number"] == one.numbers[0]]
+def _counts(report: Report, configuration: Configuration) -> pd.DataFrame:
+    """Of its first seed; empty where a worker has no samples."""
+    shards = report.runs.shards
+    mine = shards[shards["number"] == configuration.numbers[0]]
     return mine if (mine.groupby("rank")["count"].sum() > 0).all() else mine[:0]
 
 
-def _row(report: Report, one: Configuration) -> dict[str, Any]:
-    counts = _counts(report, one)
+def _row(report: Report, configuration: Configuration) -> Row:
+    counts = _counts(report, configuration)
     samples = counts.groupby("rank")["count"].sum()
     labels = counts[counts["count"] > 0].groupby("rank")["label"].nunique()
     return {
-        "configuration": one.label,
-        "strategy": one.strategy,
-        "partition": one.row["partition"],
+        "configuration": configuration.label,
+        "strategy": configuration.strategy,
+        "partition": configuration.row["partition"],
         "fewest_labels": int(labels.min()),
         "smallest": int(samples.min()),
         "largest": int(samples.max()),
         **{
-            name: mean(report.runs, one, name)
+            name: mean(report.runs, configuration, name)
             for name in ("label_skew", "accuracy", "consensus_distance")
         },
     }
@@ -99,9 +91,9 @@ def _chart(counts: pd.DataFrame) -> Chart:
                 "type": "bar",
                 "x": names,
                 "y": [int(count) for count in members.sort_values("rank")["count"]],
-                "name": escape(name),
+                "name": name,
                 "marker": {"color": LABEL_COLOURS[int(str(label)) % len(LABEL_COLOURS)]},
-                "hovertemplate": f"%{{x}}: %{{y:,}} of {escape(name)}<extra></extra>",
+                "hovertemplate": hover("%{x}: %{y:,} of {}", name),
             }
         )
     layout = {

@@ -1,6 +1,6 @@
 "use strict";
-// Draws a figure when it comes near the window, and all of them for paper; hides strategies; changes the
-// theme; sorts tables; saves figures; remembers what was chosen.
+// Draws a figure when it comes near the window, and all of them for printing; hides strategies;
+// switches the theme; sorts tables; saves figures; keeps the reader's choices.
 (() => {
   const root = document.documentElement;
   const charts = [...document.querySelectorAll("figure.chart")];
@@ -10,12 +10,15 @@
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 12 }, hovermode: "closest",
     dragmode: false, // a finger on the figure scrolls the page
-    margin: { l: 64, r: 16, t: 12, b: 56 }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+    margin: { l: 64, r: 16, t: 12, b: 56 },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     hoverlabel: { align: "left", namelength: -1 },
   };
 
   const content = (chart) => {
-    if (!contents.has(chart)) contents.set(chart, JSON.parse(chart.querySelector("script").textContent));
+    if (!contents.has(chart)) {
+      contents.set(chart, JSON.parse(chart.querySelector("script").textContent));
+    }
     return contents.get(chart);
   };
   const plotOf = (chart) => chart.querySelector(".plot");
@@ -28,19 +31,22 @@
       legend: { ...BASE.legend, ...layout.legend } };
     for (const name of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
       const title = { standoff: 10, ...layout[name].title };
-      merged[name] = { automargin: true, zeroline: false, gridcolor: "#dfe2e6", ...layout[name], title };
+      const usual = { automargin: true, zeroline: false, gridcolor: "#dfe2e6" };
+      merged[name] = { ...usual, ...layout[name], title };
     }
     return merged;
   };
-  // On a phone the names of bars stand above them, inside: beside them they would leave no room.
+  // On a phone the names of bars are above them: beside them they would leave no room.
   const NARROW = matchMedia("(max-width: 40rem)");
   const forPhone = (data, layout) => {
     if (!NARROW.matches) return layout;
-    const narrow = { ...layout, xaxis: { ...layout.xaxis, nticks: 5, tickangle: 0, ticklabeloverflow: "allow" } };
-    // Names of lines are one below the other there: close together, and the figure is as much taller.
+    const ticks = { nticks: 5, tickangle: 0, ticklabeloverflow: "allow" };
+    const narrow = { ...layout, xaxis: { ...layout.xaxis, ...ticks } };
+    // Legend entries are one below the other there: smaller, and the figure is taller.
+    const entries = data.filter((trace) => trace.showlegend !== false).length;
     narrow.legend = { ...layout.legend, font: { size: 10.5 }, tracegroupgap: 0 };
-    narrow.height = layout.height + 12 * Math.max(0, data.filter((trace) => trace.showlegend !== false).length - 4);
-    if (layout.xaxis2) { // two maps, one below the other
+    narrow.height = layout.height + 12 * Math.max(0, entries - 4);
+    if (layout.xaxis2) { // two matrices, one below the other
       narrow.xaxis.domain = [0, 1];
       narrow.xaxis2 = { ...layout.xaxis2, nticks: 5, tickangle: 0, domain: [0, 1] };
       narrow.yaxis = { ...layout.yaxis, domain: [0.57, 1] };
@@ -48,24 +54,28 @@
       narrow.height = layout.height * 1.8;
     }
     if (!data.some((trace) => trace.orientation === "h")) return narrow;
-    const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
-      tickfont: { size: 10.5 }, ticklabeloverflow: "allow" };
-    narrow.xaxis.rangemode = "tozero"; // else there would be room for names left of nothing
-    return { ...narrow, yaxis, height: 110 + (layout.height - 110) * 1.8, bargap: 0.66, margin: { l: 8 } };
+    const yaxis = {
+      ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: -16, showgrid: false,
+      tickfont: { size: 10.5 }, ticklabeloverflow: "allow",
+    };
+    narrow.xaxis.rangemode = "tozero"; // else Plotly leaves room for names left of zero
+    const height = 110 + (layout.height - 110) * 1.8;
+    return { ...narrow, yaxis, height, bargap: 0.66, margin: { l: 8 } };
   };
   const visible = (traces) => traces.map((trace) =>
     hidden.has(trace.legendgroup) ? { ...trace, visible: false } : trace);
 
   function draw(chart) {
     startLibrary();
-    const { data, layout: asked } = chosen(chart);
-    const layout = forPhone(data, asked);
+    const { data, layout: wide } = chosen(chart);
+    const layout = forPhone(data, wide);
     plotOf(chart).style.height = `${layout.height}px`;
-    Plotly.react(plotOf(chart), visible(data), withBase(layout), { displayModeBar: false, responsive: true });
+    const config = { displayModeBar: false, responsive: true };
+    Plotly.react(plotOf(chart), visible(data), withBase(layout), config);
     chart.dataset.drawn = "yes";
   }
-  // The library that draws takes longest to start, so the page waits for it only when a figure is near, or when there
-  // is nothing else to do.
+  // Figures render lazily: loading Plotly takes longest, so the page loads it only when a figure
+  // is near, or when it is idle.
   const startLibrary = () => {
     const kept = document.getElementById("plotly");
     if (!kept) return;
@@ -74,8 +84,8 @@
     kept.replaceWith(script);
   };
   const isReady = () => { root.dataset.ready = "yes"; performance.mark("ready"); };
-  // A figure is drawn, or drawn again, when it comes nearer than half a window. The first answer names every
-  // figure: then all that can be seen is drawn.
+  // A figure is drawn, or redrawn, when it comes nearer than half a window. The first callback
+  // names every figure: then all visible ones are drawn.
   const near = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (!isIntersecting) continue;
@@ -87,33 +97,44 @@
   const drawWhenNear = (some) => {
     for (const chart of some) {
       delete chart.dataset.drawn;
-      near.unobserve(chart); // else one that is observed already would not be told of again
+      near.unobserve(chart); // an observed figure would not be reported again
       near.observe(chart);
     }
   };
-  function drawRest() { for (const chart of charts) if (!chart.dataset.drawn) { near.unobserve(chart); draw(chart); } }
+  function drawRest() {
+    for (const chart of charts.filter((each) => !each.dataset.drawn)) {
+      near.unobserve(chart);
+      draw(chart);
+    }
+  }
 
   function save(chart, format) {
     startLibrary();
     const { data, layout } = chosen(chart);
     const title = chart.querySelector(".title").textContent;
-    const paper = { paper_bgcolor: "#fff", plot_bgcolor: "#fff", title: { text: title, font: { size: 16 } } };
-    const whole = { ...withBase(layout), ...paper };
+    const white = { paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
+    const whole = { ...withBase(layout), ...white, title: { text: title, font: { size: 16 } } };
     whole.margin = { ...whole.margin, t: 56 };
     return Plotly.downloadImage({ data: visible(data), layout: whole }, {
-      format, filename: plotOf(chart).id, width: 1000, height: layout.height + 80, scale: format === "png" ? 2 : 1 });
+      format, filename: plotOf(chart).id, width: 1000, height: layout.height + 80,
+      scale: format === "png" ? 2 : 1,
+    });
   }
 
-  // The numbers behind a figure as it is, a line for each point; bands and other company are left out.
-  const plain = (text) => new DOMParser().parseFromString(String(text ?? ""), "text/html").body.textContent;
+  // The numbers of a figure as drawn, a line per point, without bands and reference lines.
+  const plain = (text) =>
+    new DOMParser().parseFromString(String(text ?? ""), "text/html").body.textContent;
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   function tableOf(chart) {
     const { data, layout } = chosen(chart);
-    const rows = [["what", layout.xaxis?.title?.text ?? "name", layout.yaxis?.title?.text ?? "name"]];
-    for (const trace of visible(data).filter((one) => one.visible !== false && one.hoverinfo !== "skip")) {
+    const head = (axis) => axis?.title?.text ?? "name";
+    const rows = [["series", head(layout.xaxis), head(layout.yaxis)]];
+    const isDrawn = (trace) => trace.visible !== false && trace.hoverinfo !== "skip";
+    for (const trace of visible(data).filter(isDrawn)) {
       if (trace.z) {
-        if (rows[0].length < 4) rows[0].push("bytes");
-        trace.z.forEach((line, at) => line.forEach((value, to) => rows.push([trace.name ?? "", trace.x[to], trace.y[at], value ?? 0])));
+        if (rows[0].length < 4) rows[0].push(trace.colorbar.title.text);
+        trace.z.forEach((line, at) => line.forEach((value, to) =>
+          rows.push([trace.name ?? "", trace.x[to], trace.y[at], value ?? 0])));
       } else {
         trace.y.forEach((y, at) => {
           const x = trace.x ? trace.x[at] : trace.x0 + at * trace.dx;
@@ -121,7 +142,7 @@
         });
       }
     }
-    return rows.map((row) => row.map((one) => quoted(plain(one))).join(",")).join("\n") + "\n";
+    return rows.map((row) => row.map((cell) => quoted(plain(cell))).join(",")).join("\n") + "\n";
   }
   function saveTable(chart) {
     const link = document.createElement("a");
@@ -145,24 +166,26 @@
     }
   }
 
-  // What was chosen outlives a reload, as --watch has one every few seconds. A browser may forbid to keep anything.
+  // Choices survive a reload: with --watch there is one every few seconds. A browser may forbid it.
   const KEPT = `gradwire ${location.pathname}`;
   const selects = () => [...document.querySelectorAll("figure.chart select")];
   function keep() {
-    const chosenLabels = selects().map((one) => [plotOf(one.closest("figure")).id, one.value]);
-    const state = { theme: root.dataset.theme, hidden: [...hidden], chosen: Object.fromEntries(chosenLabels) };
-    try { sessionStorage.setItem(KEPT, JSON.stringify(state)); } catch { /* then not */ }
+    const labels = selects().map((select) => [plotOf(select.closest("figure")).id, select.value]);
+    const state = {
+      theme: root.dataset.theme, hidden: [...hidden], chosen: Object.fromEntries(labels),
+    };
+    try { sessionStorage.setItem(KEPT, JSON.stringify(state)); } catch { /* not kept */ }
   }
-  function takeUp() {
+  function restore() {
     let state = null;
-    try { state = JSON.parse(sessionStorage.getItem(KEPT)); } catch { /* then not */ }
+    try { state = JSON.parse(sessionStorage.getItem(KEPT)); } catch { /* nothing kept */ }
     if (!state) return;
     if (state.theme) root.dataset.theme = state.theme;
     state.hidden.forEach((strategy) => hidden.add(strategy));
     showHidden();
-    for (const one of selects()) { // by name: a run that has come in between moves the others
-      const label = state.chosen[plotOf(one.closest("figure")).id];
-      if ([...one.options].some((option) => option.value === label)) one.value = label;
+    for (const select of selects()) { // by name: a new run changes the numbers of the others
+      const label = state.chosen[plotOf(select.closest("figure")).id];
+      if ([...select.options].some((option) => option.value === label)) select.value = label;
     }
   }
 
@@ -178,7 +201,8 @@
     const rows = [...table.querySelectorAll("tbody tr")];
     rows.sort((a, b) => {
       const [x, y] = up ? [value(a), value(b)] : [value(b), value(a)];
-      return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+      const areNumbers = typeof x === "number" && typeof y === "number";
+      return areNumbers ? x - y : String(x).localeCompare(String(y));
     });
     rows.forEach((row) => row.parentNode.append(row));
   }
@@ -205,15 +229,15 @@
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
-    for (const one of closed) one.open = true;
+    for (const details of closed) details.open = true;
     drawRest();
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: PAPER_PX });
   });
   addEventListener("afterprint", () => {
-    for (const one of closed) one.open = false;
+    for (const details of closed) details.open = false;
     for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
   });
-  takeUp();
+  restore();
   if (charts.length) drawWhenNear(charts); else isReady();
   addEventListener("load", () => setTimeout(startLibrary, 500));
 })();

@@ -1,1 +1,1 @@
-"""Sections: all runs, answers, trust, how to repeat a run."""
+"""Sections: all runs and findings, trust, environment, commands."""

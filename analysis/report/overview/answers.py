@@ -1,280 +1,294 @@
-"""What the runs say, in a few sentences: which strategy, for how many bytes and seconds, and is it true. Pure."""
+"""The findings in a few sentences: which strategy, its cost in bytes and time, its trust."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from analysis.predict.advice import AVERAGE_LESS, Answer, Step, advice
+from analysis.predict.advice import Answer, Step, advice
 from analysis.predict.fitted import load
-from analysis.report.accuracy.curves import reached, usual_target
-from analysis.report.overview.verdict import AGREES, compared, is_measured
+from analysis.report.accuracy.curves import reached, target_text, usual_target
+from analysis.report.context import Report
+from analysis.report.overview.trust import AGREES, compared, is_measured
 from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
-from cluster.observe.units import bytes_text, seconds_text
+from cluster.observe.units import bytes_text, percent_text, seconds_text
 from cluster.spec.catalogue import WORKLOADS
-
-if TYPE_CHECKING:
-    from analysis.report.context import Report
+from cluster.spec.strategies import facts_of
 
 SLOW_MBIT = 100
 MORE = 1.05
-"""Bytes that differ by less are not worth a word."""
+"""Bytes that differ by less than this factor are not told apart."""
 BURST = 0.1
-"""Of the model: a link that lets more through at once feels faster than it is."""
+"""Of the model: a link with a larger burst looks faster than its rate."""
 AS_MUCH = 0.005
-"""Accuracies that differ by less are alike."""
+"""Accuracies that differ by less are equal in effect."""
 ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition")
-"""Where these are equal, accuracies of strategies can be compared, each at the best learning rate tried with it."""
+"""Where these are equal, strategies' accuracies are compared, each at its best learning rate."""
 MOST_NAMES = 3
+MOST_SPEEDS = 3
 TIE = 0.0005
-"""Accuracies that differ by less are the same in the digits that are shown, or nearly."""
+"""Accuracies that differ by less are the same in the digits shown, or nearly."""
 
 
 def answers(report: Report) -> list[Answer]:
-    said = []
+    found = []
     for task, configurations in report.tasks.items():
         where = f"{task}: " if len(report.tasks) > 1 else ""
-        said += [Answer(where + one.ask, one.say) for one in _about(report, configurations)]
-    said += _speed(report)
-    said += _advice(report)
-    said += _trust(report.runs)
-    return said
+        about = [*_accuracy(report.runs, configurations), *_bytes(report, configurations)]
+        found += [Answer(where + answer.ask, answer.say) for answer in about]
+    return [*found, *_speed(report), *_advice(report), *_trust(report.runs)]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of a configuration, and what its seeds say."""
+    """One number of a configuration: mean and range over its seeds."""
 
-    one: Configuration
+    configuration: Configuration
     mean: float
     low: float
     high: float
 
+    @property
+    def label(self) -> str:
+        return self.configuration.label
+
+    @property
+    def seeds(self) -> int:
+        return len(self.configuration.numbers)
+
+    @property
+    def is_chance_level(self) -> bool:
+        return is_chance_level(self.configuration.row, self.mean)
+
 
 def _measured(runs: Runs, configurations: Sequence[Configuration], column: str) -> list[Measured]:
     found = []
-    for one in configurations:
-        values = runs.table.loc[list(one.numbers), column].dropna().astype(float)
+    for configuration in configurations:
+        values = runs.table.loc[list(configuration.numbers), column].dropna().astype(float)
         if not values.empty:
             numbers = float(values.mean()), float(values.min()), float(values.max())
-            found.append(Measured(one, *numbers))
+            found.append(Measured(configuration, *numbers))
     return found
 
 
-def _names(found: Sequence[Measured]) -> str:
-    return _listed([one.one.label for one in found], MOST_NAMES)
-
-
 def _listed(names: Sequence[str], most: int | None = None) -> str:
-    """Names with commas in them are kept apart by semicolons."""
+    """Names that contain commas are separated by semicolons."""
     between = "; " if any("," in name for name in names) else ", "
     if most is not None and len(names) > most:
         return f"{between.join(names[:most])} and {len(names) - most} more"
     return " and ".join([between.join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _alike(best: Measured, others: Sequence[Measured], ties: Sequence[Measured] = ()) -> str:
-    """Those whose seeds overlap with the best's are not told apart from it; `ties` are named already."""
+def _equal(names: Sequence[str]) -> str:
+    return _listed(names) + (" (equal)" if len(names) > 1 else "")
+
+
+def _overlap(best: Measured, others: Sequence[Measured], ties: Sequence[Measured] = ()) -> str:
+    """Names those whose range over seeds overlaps with the best's; `ties` are named already."""
+    if not others:
+        return ""
+    if max(found.seeds for found in (best, *others)) == 1:
+        return " One seed each: use --repeat 3 to separate differences from chance."
     near = [
-        one for one in others if one not in ties and one.low <= best.high and one.high >= best.low
+        other.label
+        for other in others
+        if other not in ties and other.low <= best.high and other.high >= best.low
     ]
-    seeds = [len(one.one.numbers) for one in (best, *others)]
-    if max(seeds) == 1:
-        return "" if not others else " One seed each: --repeat 3 would tell chance from difference."
-    return f" Its seeds overlap with those of {_names(near)}." if near else ""
+    return f" Its range over seeds overlaps with {_listed(near, MOST_NAMES)}." if near else ""
 
 
-def _about(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
-    runs = report.runs
-    found = sorted(_measured(runs, configurations, "accuracy"), key=lambda one: -one.mean)
+def _accuracy(runs: Runs, configurations: Sequence[Configuration]) -> list[Answer]:
+    found = sorted(_measured(runs, configurations, "accuracy"), key=lambda got: -got.mean)
     best = found[0]
-    seeds = len(best.one.numbers)
-    ties = [one for one in found if one.mean >= best.mean - TIE]
-    names = _listed([one.one.label for one in ties]) + (" alike" if len(ties) > 1 else "")
-    text = f"{names}, {best.mean:.2%}"
-    if is_chance_level(best.one.row, best.mean):
-        return [Answer("Accuracy:", f"no better than guessing; the best: {text}.")]
-    if seeds > 1:
-        text += f" ({'the first: ' if len(ties) > 1 else ''}mean of {seeds} seeds, {best.low:.2%} to {best.high:.2%})"
-    said = [
-        Answer(
-            "Most accurate:" if len(found) > 1 else "Accuracy:",
-            f"{text}.{_alike(best, found[1:], ties)}",
-        )
-    ]
+    ties = [got for got in found if got.mean >= best.mean - TIE]
+    text = f"{_equal([tie.label for tie in ties])}, {percent_text(best.mean)}"
+    if best.is_chance_level:
+        return [Answer("Accuracy:", f"at chance level; the best is {text}.")]
+    if best.seeds > 1:
+        which = "the first: " if len(ties) > 1 else ""
+        low, high = percent_text(best.low), percent_text(best.high)
+        text += f" ({which}mean of {best.seeds} seeds, {low} to {high})"
+    ask = "Most accurate:" if len(found) > 1 else "Accuracy:"
+    return [Answer(ask, f"{text}.{_overlap(best, found[1:], ties)}")]
+
+
+def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
+    """Fewest bytes to the target accuracy, of those that reached it in all their runs."""
+    runs = report.runs
     target = report.target if report.target is not None else usual_target(runs, configurations)
-    if target is None:
-        return said
+    if target is None or _all_chance_level(runs, configurations):
+        return []
     costs, uncounted = [], False
-    for one in configurations:
-        got = reached(runs, one, target)
+    for configuration in configurations:
+        got = reached(runs, configuration, target)
         uncounted |= bool(got.seeds) and got.sent_bytes is None
         if got.sent_bytes and got.seeds == got.of:
-            costs.append((one, got.sent_bytes))
-    ask = (
-        f"Fewest bytes to {target:.4g} accuracy, with every seed:"
-        if len(costs) > 1
-        else f"Bytes to {target:.4g}:"
-    )
-    if not costs and uncounted:
-        return [
-            *said,
-            Answer(ask, "what GPUs exchanged did not cross eth0, where bytes are counted."),
-        ]
+            costs.append((got.sent_bytes, configuration.label))
+    aim = f"{target_text(target)} accuracy"
     if not costs:
-        return [*said, Answer(ask, "no strategy that sends anything got there in all its runs.")]
-    costs.sort(key=lambda pair: pair[1])
-    least, most = costs[0], costs[-1]
-    few = [one.label for one, sent in costs if sent <= MORE * least[1]]
-    names = _listed(few) + (" alike" if len(few) > 1 else "")
-    text = f"{names}, {bytes_text(least[1])} over all nodes"
-    if most[1] > MORE * least[1]:
-        text += f"; the most: {most[0].label}, {bytes_text(most[1])}, {most[1] / least[1]:.1f} times as much"
-    return [*said, Answer(ask, text + ".")]
+        text = "no strategy that sends anything reached it in all of its runs."
+        if uncounted:
+            text = "unknown: the GPUs' exchange did not cross eth0, where bytes are counted."
+        return [Answer(f"Bytes to {aim}:", text)]
+    costs.sort()
+    (least, _), (most, highest) = costs[0], costs[-1]
+    names = _equal([label for sent, label in costs if sent <= MORE * least])
+    text = f"{names}, {bytes_text(least)} over all nodes"
+    if most > MORE * least:
+        text += f"; the most: {highest}, {bytes_text(most)}, {most / least:.1f} times as many"
+    ask = f"Fewest bytes to {aim} in every run:" if len(costs) > 1 else f"Bytes to {aim}:"
+    return [Answer(ask, text + ".")]
 
 
 def _speed(report: Report) -> list[Answer]:
-    """Where the same model, links and nodes were tried with several strategies."""
-    given: dict[tuple[str, ...], list[Configuration]] = {}
-    for one in report.configurations:
-        if one.strategy != "single":
-            keys = ("model", "link", "bottleneck", "straggler", "cpus", "workers", "batch_size")
-            given.setdefault(tuple(str(one.row[key]) for key in keys), []).append(one)
-    said = []
-    for (model, link, slow, *_), members in given.items():
+    """Where several strategies were run with the same model, links and nodes."""
+    keys = ("model", "link", "bottleneck", "straggler", "cpus", "workers", "batch_size")
+    groups = _grouped([c for c in report.configurations if c.strategy != "single"], keys)
+    found = []
+    for (model, link, slow, *_), members in groups.items():
         if len({one.strategy for one in members}) < 2 or link == "nan" or slow != "nan":
             continue
         same = named(members, with_workers=several_sizes(report.runs.table))
-        found = sorted(_measured(report.runs, same, "step_median_s"), key=lambda one: one.mean)
-        if len(found) > 1:
-            best, worst = found[0], found[-1]
-            said.append(
-                Answer(
-                    f"Shortest step of {model}, measured on links of {link}:",
-                    f"{best.one.label}, {seconds_text(best.mean)}; longest: {worst.one.label},"
-                    f" {seconds_text(worst.mean)}.{_alike(best, found[1:])}{_burst(report.runs, best.one)}",
-                )
+        steps = sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean)
+        if len(steps) > 1:
+            best, worst = steps[0], steps[-1]
+            text = (
+                f"{best.label}, {seconds_text(best.mean)}; longest: {worst.label},"
+                f" {seconds_text(worst.mean)}.{_overlap(best, steps[1:])}"
+                f"{_burst(report.runs, best.configuration)}"
             )
-    return said[:3]
+            found.append(Answer(f"Shortest step of {model}, measured on {link} links:", text))
+    return found[:MOST_SPEEDS]
 
 
-def _burst(runs: Runs, one: Configuration) -> str:
-    """A token bucket lets so much through before it throttles."""
-    bursts = runs.links[runs.links["number"].isin(one.numbers)]["burst_bytes"].dropna()
-    size = float(one.row["model_bytes"])
+def _grouped(
+    configurations: Sequence[Configuration], keys: Sequence[str]
+) -> dict[tuple[str, ...], list[Configuration]]:
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    for configuration in configurations:
+        values = tuple(str(configuration.row[key]) for key in keys)
+        groups.setdefault(values, []).append(configuration)
+    return groups
+
+
+def _burst(runs: Runs, configuration: Configuration) -> str:
+    """A token bucket lets its burst through before it throttles."""
+    bursts = runs.links[runs.links["number"].isin(configuration.numbers)]["burst_bytes"].dropna()
+    size = float(configuration.row["model_bytes"])
     if bursts.empty or bursts.max() <= BURST * size:
         return ""
+    burst = float(bursts.max())
     return (
-        f" (A link lets {bytes_text(float(bursts.max()))} through at once, {bursts.max() / size:.0%} of this model:"
-        " so small a message feels a faster link.)"
+        f" (A link's burst is {bytes_text(burst)}, {percent_text(burst / size, 0)} of this model:"
+        " small messages exceed the link's rate.)"
     )
 
 
 def _advice(report: Report) -> list[Answer]:
-    """For the first model that learns something, with as many workers as most of its runs."""
-    for configurations in sorted(report.tasks.values(), key=lambda some: _guess(report.runs, some)):
+    """For the first model above chance level, with the most common number of workers."""
+    tasks = sorted(report.tasks.values(), key=lambda some: _all_chance_level(report.runs, some))
+    for configurations in tasks:
         several = [one for one in configurations if one.row["workers"] > 1]
         if several:
-            workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
-            row = several[0].row
-            learned = _learned(
-                report.runs, [one for one in several if one.row["workers"] == workers]
-            )
-            if not learned:
-                learned = (
-                    f"Whether that learns as much: ./measure.sh {_what(row)} --workers {workers}"
-                    f" --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
-                )
-            said = advice(
-                load(),
-                str(row["model"]),
-                int(row["model_bytes"]),
-                SLOW_MBIT,
-                workers,
-                learned,
-                measured_steps(report, str(row["model"]), workers),
-            )
-            return [said] if said else []
+            return _advice_for(report, several)
     return []
 
 
-def _guess(runs: Runs, configurations: Sequence[Configuration]) -> bool:
-    found = _measured(runs, configurations, "accuracy")
-    return all(is_chance_level(one.one.row, one.mean) for one in found)
+def _advice_for(report: Report, several: Sequence[Configuration]) -> list[Answer]:
+    workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
+    row = several[0].row
+    learned = _learned(report.runs, [one for one in several if one.row["workers"] == workers])
+    if not learned:
+        learned = (
+            f"To compare their accuracy: ./measure.sh {training_flags(row)} --workers {workers}"
+            f" --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
+        )
+    found = advice(
+        load(),
+        str(row["model"]),
+        int(row["model_bytes"]),
+        SLOW_MBIT,
+        workers,
+        learned,
+        measured_steps(report, str(row["model"]), workers),
+    )
+    return [found] if found else []
+
+
+def _all_chance_level(runs: Runs, configurations: Sequence[Configuration]) -> bool:
+    return all(got.is_chance_level for got in _measured(runs, configurations, "accuracy"))
 
 
 def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
-    """Of each strategy the shortest, on links of just that rate and all else alike; empty where fewer than two were tried."""
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
-    for one in report.configurations:
-        row = one.row
+    """Each strategy's shortest step on links of SLOW_MBIT, all else equal; empty below two."""
+    candidates = []
+    for configuration in report.configurations:
+        row = configuration.row
         here = (str(row["model"]), int(row["workers"])) == (model, workers)
         even = pd.isna(row["bottleneck"]) and pd.isna(row["straggler"])
-        if one.strategy != "single" and here and even and row["link"] == f"{SLOW_MBIT}mbit":
-            keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
-            groups.setdefault(tuple(str(row[key]) for key in keys), []).append(one)
-    if not groups:
-        return []
-    members = max(groups.values(), key=lambda some: len({one.strategy for one in some}))
+        trains_together = configuration.strategy != "single"
+        if trains_together and here and even and row["link"] == f"{SLOW_MBIT}mbit":
+            candidates.append(configuration)
+    keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
+    groups = _grouped(candidates, keys).values()
+    members = max(groups, key=lambda some: len({one.strategy for one in some}), default=[])
     found: dict[str, Step] = {}
     same = named(members, with_workers=False)
     for got in sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean):
-        found.setdefault(got.one.strategy, Step(got.one.strategy, got.one.label, got.mean))
+        strategy = got.configuration.strategy
+        found.setdefault(strategy, Step(strategy, got.label, got.mean))
     return list(found.values()) if len(found) > 1 else []
 
 
-def _what(row: pd.Series[Any]) -> str:
-    """What a run trained, as it is typed."""
+def training_flags(row: pd.Series[Any]) -> str:
+    """What a run trained, as flags of ./measure.sh."""
     model, dataset = str(row["model"]), row["dataset"]
     for name, facts in WORKLOADS.items():
-        if (facts["model"], facts["dataset"]) == (model, dataset):
-            return f"--workload {name}"
+        models = facts["model"] if isinstance(facts["model"], tuple) else (facts["model"],)
+        if model in models and facts["dataset"] == dataset:
+            which = f" --model {model}" if len(models) > 1 else ""
+            return f"--workload {name}{which}"
     known = not pd.isna(dataset) and dataset != "none"
     return f"--model {model}" + (f" --dataset {dataset}" if known else "")
 
 
 def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
-    """Those that average less beside those that average everything, all else equal; empty without both."""
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
-    for one in configurations:
-        groups.setdefault(tuple(str(one.row[key]) for key in ALIKE), []).append(one)
-    compared_groups = []
-    for members in groups.values():
-        found = sorted(_measured(runs, members, "accuracy"), key=lambda one: -one.mean)
+    """Accuracy of strategies that average less against those that average everything."""
+    losses = []
+    for members in _grouped(configurations, ALIKE).values():
+        found = sorted(_measured(runs, members, "accuracy"), key=lambda got: -got.mean)
         best: dict[str, Measured] = {}
         for got in found:
-            best.setdefault(got.one.strategy, got)
-        less = [got for name, got in best.items() if name in AVERAGE_LESS]
-        full = [got for name, got in best.items() if name not in AVERAGE_LESS]
-        if less and full and not is_chance_level(found[0].one.row, found[0].mean):
-            each = "; ".join(f"{got.one.label} {got.mean:.2%}" for got in (*less, full[0]))
+            best.setdefault(got.configuration.strategy, got)
+        less = [got for name, got in best.items() if not facts_of(name).averages_everything]
+        full = [got for name, got in best.items() if facts_of(name).averages_everything]
+        if less and full and not found[0].is_chance_level:
+            each = "; ".join(f"{got.label} {percent_text(got.mean)}" for got in (*less, full[0]))
             worst = min(less, key=lambda got: got.mean)
-            compared_groups.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))
-    if not compared_groups:
+            losses.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))
+    if not losses:
         return ""
-    _, text, each = max(compared_groups)
+    _, text, each = max(losses)
     return f"{text} ({each})."
 
 
 def _lost(less: Measured, full: Measured) -> str:
-    """A cost is what seeds agree on: the best of one is below the worst of the other."""
+    """A loss of accuracy counts where the ranges over seeds do not overlap."""
     lost = full.mean - less.mean
-    one_seed = len(less.one.numbers) == len(full.one.numbers) == 1
+    one_seed = ", one seed each" if less.seeds == full.seeds == 1 else ""
     if lost < AS_MUCH:
-        return f"Here they learned as much{', one seed each' if one_seed else ''}"
+        return f"Measured accuracy is equal{one_seed}"
     points = f"{100 * lost:.1f} points"
-    if one_seed:
-        return f"Here accuracy differs by up to {points}, one seed each"
-    if less.high < full.low:
-        return f"Here that cost up to {points} of accuracy"
-    return f"Here accuracy differs by up to {points}, but seeds overlap"
+    if not one_seed and less.high < full.low:
+        return f"This costs up to {points} of accuracy"
+    return f"Accuracy differs by up to {points}{one_seed or ', but seeds overlap'}"
 
 
 def _trust(runs: Runs) -> list[Answer]:
@@ -283,13 +297,12 @@ def _trust(runs: Runs) -> list[Answer]:
     differences = table["counters_largest_difference"].dropna()
     if ratios.empty or differences.empty:
         return []
-    verdicts = Counter(compared(run)["verdict"] for _, run in table.iterrows() if is_measured(run))
+    verdicts = Counter(compared(run).verdict for _, run in table.iterrows() if is_measured(run))
     every, agree = verdicts.total(), verdicts.pop(AGREES, 0)
     others = "".join(f"; {count}: {verdict}" for verdict, count in verdicts.items())
-    return [
-        Answer(
-            "Can it be trusted?",
-            f"{agree} of {every} runs agree with theory and among counters{others}. Measured over predicted bytes:"
-            f" {ratios.min():.3f} to {ratios.max():.3f}; independent counters differ by {differences.max():.3%} at most.",
-        )
-    ]
+    text = (
+        f"{agree} of {every} runs agree with theory and among counters{others}. Measured over"
+        f" predicted bytes: {ratios.min():.3f} to {ratios.max():.3f}; independent counters differ"
+        f" by at most {percent_text(float(differences.max()), 3)}."
+    )
+    return [Answer("Trust:", text)]

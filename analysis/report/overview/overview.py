@@ -1,4 +1,4 @@
-"""One row per run, and the answer in a few sentences."""
+"""All runs in one table, and the findings in a few sentences."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
-from analysis.report.page import Column, Section, bullets, paragraphs, table_html
+from analysis.report.page import Block, Bullets, Column, Row, Section, Table, Text
 from analysis.tables.chance_level import is_chance_level
-from analysis.tables.labels import differing, in_common, labels, scored_on, several_sizes
-from cluster.observe.units import bytes_text, seconds_text
+from analysis.tables.labels import in_common, scored_on
+from cluster.observe.units import bytes_text, percents, seconds_text
 from cluster.spec.records import HEADER_BYTES
 
 four_digits = functools.partial(bytes_text, digits=4)
 
 COLUMNS = [
-    Column("run", "run_label", left=True),
-    Column("accuracy", "accuracy", "{:.2%}".format),
+    Column("run", "run_label", style="left"),
+    Column("accuracy", "accuracy", percents()),
     Column("learning rate", "full_lr", "{:.3g}".format),
     Column("sent per worker and step", "sent_per_step_bytes", four_digits),
     Column("predicted", "predicted_per_step_bytes", four_digits),
     Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
     Column("sent in training, all nodes", "train_sent_bytes", bytes_text),
-    Column("bytes for a point of accuracy", "bytes_per_point", bytes_text),
-    Column("time per step", "step_median_s", seconds_text),
+    Column("bytes per point of accuracy", "bytes_per_point", bytes_text),
+    Column("median step", "step_median_s", seconds_text),
     Column("training", "train_s", seconds_text),
-    Column("counters agree within", "counters_largest_difference", "{:.4%}".format),
+    Column("counters agree within", "counters_largest_difference", percents(3)),
 ]
 NOTE = (
-    f"Sent per step is the payload of the training phase: the bytes an interface counted less {HEADER_BYTES}"
-    " for every packet's headers, mean over workers. Predicted is what theory says the strategy must send. Sent"
-    " in training is what all interfaces counted, headers too; a point of accuracy is one percent of what it was tested on."
-    " Learning rate is the one that the rule (--lr-rule) makes of --lr, after the warm-up."
-    " Time per step is the median. Counters: how far the kernel's and Docker's, where read, are from the"
-    " worker's own. Accuracy is of the average of all workers' models"
+    "Sent per worker and step: payload of the training phase, mean over workers; payload is what an"
+    f" interface counted less {HEADER_BYTES} bytes of headers per packet. Predicted: bytes that the"
+    " strategy's message schedule sends. Sent in training: all interfaces, headers included. A"
+    " point of accuracy is one percent. Learning rate: after the scaling rule (--lr-rule) and"
+    " warm-up. Counters: largest difference of the kernel's and Docker's counters from the worker's"
+    " own. Accuracy: of the average of all workers' models, {scored_on}."
 )
 
 
 def problem(run: pd.Series[Any]) -> str:
-    """Empty for a completed run; else its status and why."""
+    """Empty for a completed run; else its status and the error."""
     if run["status"] == "completed":
         return ""
     return str(run["status"]) + ("" if pd.isna(run["error"]) else f": {run['error']}")
@@ -49,7 +49,19 @@ def problem(run: pd.Series[Any]) -> str:
 
 def section(report: Report) -> Section:
     table = report.runs.table
-    names = labels_of(table)
+    rows = _rows(report)
+    rates = {(row["full_lr"], row["full_lr_note"]) for row in rows}
+    columns = [column for column in COLUMNS if column.key != "full_lr" or len(rates) > 1]
+    body: list[Block] = [
+        Text(_summary(report) + (_rate(*rates.pop()) if len(rates) == 1 else "")),
+        Bullets(answers(report), "answers"),
+        Table(rows, columns, folds=True),
+    ]
+    return Section("overview", "Overview", body, NOTE.format(scored_on=scored_on(table)))
+
+
+def _rows(report: Report) -> list[Row]:
+    table = report.runs.table
     several_models, several_engines, several_sessions = (
         table[name].nunique() > 1 for name in ("model", "engine", "session")
     )
@@ -63,7 +75,7 @@ def section(report: Report) -> Section:
         rows.append(
             {
                 **{str(name): value for name, value in run.items()},
-                "run_label": f"{number}\u2002{names[number]}",
+                "run_label": report.run_names[int(str(number))],
                 "run_label_note": where,
                 "run_label_problem": problem(run),
                 "bytes_per_point": cost_of_a_point(run),
@@ -71,33 +83,25 @@ def section(report: Report) -> Section:
                 "full_lr_note": rule_words(run),
             }
         )
-    rates = {(row["full_lr"], row["full_lr_note"]) for row in rows}
-    columns = COLUMNS if len(rates) > 1 else [one for one in COLUMNS if one.key != "full_lr"]
-    body = (
-        paragraphs(_what(report) + (_rate(*rates.pop()) if len(rates) == 1 else ""))
-        + bullets(answers(report), "answers")
-        + table_html(rows, columns, folds=True)
-    )
-    return Section("overview", "Overview", body, f"{NOTE}, {scored_on(table)}.")
+    return rows
 
 
-def _what(report: Report) -> str:
-    """How many runs of what, and what is the same in all of them."""
+def _summary(report: Report) -> str:
+    """How many runs and configurations, and what is the same in all of them."""
     runs, kinds = len(report.runs.table), len(report.configurations)
     text = f"{runs} run{'' if runs == 1 else 's'}"
     if 1 < kinds < runs:
         text += f" of {kinds} configurations"
     lost = runs - len(report.runs.completed)
-    text += f", {lost} of them not complete" if lost else ""
+    text += f", {lost} of them not completed" if lost else ""
     common = in_common(report.runs.completed)
-    return (
-        f"{text}{', all with' if common and runs > 1 else ':' if common else ''} {common}".rstrip()
-        + "."
-    )
+    if common:
+        text += f"{', all with' if runs > 1 else ':'} {common}"
+    return f"{text}."
 
 
 def _rate(full: float | None, note: str) -> str:
-    """Of all runs, where it is one."""
+    """The learning rate that all runs share."""
     if full is None:
         return ""
     return f" Learning rate {full:.3g}{f' ({note})' if note else ''}."
@@ -108,28 +112,15 @@ def _learning_rate(run: pd.Series[Any]) -> float | None:
 
 
 def rule_words(run: pd.Series[Any]) -> str:
-    """By which rule the rate was made of --lr; nothing where it is --lr itself."""
+    """The rule that scaled --lr; empty where it was not scaled."""
     rule = run["lr_rule"]
-    return (
-        ""
-        if pd.isna(rule) or rule == "none" or run["dataset"] == "none"
-        else f"{rule} rule, from {run['lr']:g}"
-    )
-
-
-def labels_of(table: pd.DataFrame) -> dict[Any, str]:
-    """By number: what tells a run from the others of the same model, and its seed where they have several."""
-    found: dict[Any, str] = {}
-    sizes = several_sizes(table)
-    for _, members in table.groupby("model", sort=False, dropna=False):
-        rows = [run for _, run in members.iterrows()]
-        texts = labels(rows, differing(members), with_workers=sizes)
-        found |= dict(zip(members.index, texts, strict=True))
-    return found
+    if pd.isna(rule) or rule == "none" or run["dataset"] == "none":
+        return ""
+    return f"{rule} rule, from {run['lr']:g}"
 
 
 def cost_of_a_point(run: pd.Series[Any]) -> float | None:
-    """Bytes of all nodes in training for each percent of accuracy; None where nothing was learned."""
+    """Bytes of all nodes in training per percent of accuracy; None at chance level."""
     if pd.isna(run["accuracy"]) or pd.isna(run["train_sent_bytes"]) or not run["accuracy"]:
         return None
     if is_chance_level(run, float(run["accuracy"])):

@@ -1,118 +1,52 @@
-"""What the runs were made with, and the command that repeats each."""
+"""The command that repeats each run: the options that differ from the defaults of ./measure.sh."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
-from html import escape
 from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.overview.command import command
-from analysis.report.overview.overview import labels_of
-from analysis.report.page import Column, Section, details, table_html
-from cluster.observe.units import bytes_text
+from analysis.report.page import Column, Details, Row, Section, Table
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
+from cluster.spec.options import OFF
 from cluster.spec.run_folder import RunFolder
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.strategies import STRATEGIES, own_defaults
 
-ENVIRONMENT = [
-    Column("session", "session", left=True),
-    Column("runs", "runs"),
-    Column("engine", "engine", word=True),
-    Column("machine", "machine", word=True),
-    Column("cores", "cores"),
-    Column("memory", "memory", bytes_text),
-    Column("kernel", "kernel", word=True),
-    Column("Python", "python", word=True),
-    Column("torch", "torch", word=True),
-    Column("commit", "commit", word=True),
+TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
+"""Options that other options' defaults depend on."""
+ALWAYS = ("strategy", "workers", "engine", "passes", "schedule")
+COLUMNS = [
+    Column("run", "label", style="left"),
+    Column("command", "command", style="code"),
 ]
-
-STYLE = """
-@media screen { #environment ~ .scroll td.left { min-width: 24rem } }
-"""
-
-
-def environment(report: Report) -> Section | None:
-    rows: dict[str, dict[str, Any]] = {}
-    for number, run in report.runs.table.iterrows():
-        session = str(run["session"])
-        found = _read(report.runs.folders[int(str(number))])
-        if session in rows:
-            rows[session]["runs"] += 1
-        elif found:
-            rows[session] = {"session": session, "runs": 1, **_environment(found)}
-    if not rows:
-        return None
-    body = table_html(list(rows.values()), ENVIRONMENT)
-    frame = pd.DataFrame(rows.values())
-    return Section(
-        "environment",
-        "What it was measured with",
-        body,
-        style=STYLE,
-        tables={"environment": frame},
-    )
+NOTE = (
+    "The same spec and seed give the same accuracy. With Docker, a run's folder also holds its"
+    " compose.yml."
+)
 
 
-def _environment(found: dict[str, Any]) -> dict[str, Any]:
-    """Whatever a run wrote down; not all engines know everything."""
-    engine = found.get("engine")
-    numbers = {
-        name: value if isinstance(value := found.get(name), int) else None
-        for name in ("cores", "memory_bytes")
-    }
-    packages = found.get("packages")
-    asked = found.get("command")
-    return {
-        "session_note": shlex.join(map(str, asked)) if isinstance(asked, list) else None,
-        "engine": engine.get("name") if isinstance(engine, dict) else engine,
-        "machine": found.get("cpu"),
-        "system": found.get("system"),
-        "cores": numbers["cores"],
-        "memory": numbers["memory_bytes"],
-        "kernel": found.get("kernel"),
-        "python": found.get("python"),
-        "torch": packages.get("torch") if isinstance(packages, dict) else None,
-        "commit": found.get("commit"),
-    }
-
-
-def _read(folder: RunFolder) -> dict[str, Any]:
-    try:
-        document = json.loads(folder.environment.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def commands(report: Report) -> Section | None:
-    labels = labels_of(report.runs.table)
-    rows, written = [], []
+def section(report: Report) -> Section | None:
+    rows: list[Row] = []
     for number, run in report.runs.table.iterrows():
         spec = _spec(report.runs.folders[int(str(number))])
         if spec is not None:
-            text = command(spec)
-            rows.append((f"{number}  {labels[number]}", text, str(run["strategy"])))
-            written.append((run["session"], run["run"], rows[-1][0], text))
+            rows.append(
+                {
+                    **{name: run[name] for name in ("session", "run", "strategy")},
+                    "label": report.run_names[int(str(number))],
+                    "command": command(spec),
+                }
+            )
     if not rows:
         return None
-    lines = "\n".join(
-        f'<tr data-strategy="{escape(strategy)}"><td class="left">{escape(label)}</td>'
-        f'<td class="left"><code>{escape(text)}</code></td></tr>'
-        for label, text, strategy in rows
-    )
-    table = f'<div class="scroll"><table>\n<thead><tr><th class="left">run</th><th class="left">type</th></tr></thead>\n<tbody>{lines}</tbody>\n</table></div>'
-    frame = pd.DataFrame(written, columns=["session", "run", "label", "command"])
-    return Section(
-        "repeat",
-        "How to repeat each run",
-        details(f"{len(rows)} commands", table),
-        "The same spec and seed give the same accuracy. With Docker, a run's folder also holds the compose.yml.",
-        tables={"commands": frame},
-    )
+    body = [Details(f"{len(rows)} commands", [Table(rows, COLUMNS)])]
+    tables = {"commands": pd.DataFrame(rows).drop(columns="strategy")}
+    return Section("repeat", "Commands to repeat each run", body, NOTE, tables)
 
 
 def _spec(folder: RunFolder) -> dict[str, Any] | None:
@@ -121,3 +55,37 @@ def _spec(folder: RunFolder) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return spec if isinstance(spec, dict) and spec.get("strategy") in STRATEGIES else None
+
+
+def command(spec: dict[str, Any]) -> str:
+    """`spec` as in spec.json; options that no longer exist are left out."""
+    spec = OFF | spec  # as it was before there were learning-rate rules
+    defaults = _defaults(spec)
+    words = ["./measure.sh"]
+    for field in dataclasses.fields(Experiment):
+        name, value = field.name, spec.get(field.name)
+        if not field.metadata or value is None or name not in spec:
+            continue
+        if name in ALWAYS or value != defaults.get(name, field.default):
+            words += ["--" + name.replace("_", "-"), _text(value)]
+    return shlex.join(words)
+
+
+def _defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """The options of an experiment that is given only the same strategy and model."""
+    told = {name: spec[name] for name in TOLD if name in spec}
+    own = own_defaults(str(spec["strategy"]))
+    try:
+        filled = Experiment(**told).to_json()
+        rule = Experiment(**told, reduce=spec.get("reduce", "mean")).lr_rule
+        warmup = Experiment(**told, lr_rule=spec["lr_rule"]).warmup_epochs
+    except (SpecError, TypeError):
+        return own | dict.fromkeys(OFF)
+    usual = {name: value for name, value in filled.items() if name not in told}
+    return usual | {"local_steps": own["local_steps"], "lr_rule": rule, "warmup_epochs": warmup}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,7 +1,8 @@
-"""Tables of lab sheets, which are published empty, filled in with our runs (analysis/published/*.toml, `form`). Pure.
+"""Lab sheets: their empty tables, filled in with our runs (analysis/published/*.toml, `form`).
 
-A table has rows of its own, each with the options of the runs it stands for; or else numbers of workers down and
-batch sizes across. Several seeds are averaged. The newest session that fills a sheet's tables is taken.
+A table has rows of its own, each with the options of the runs it stands for; or else numbers of
+workers down and batch sizes across. Several seeds are averaged. The newest session that fills a
+sheet's tables is taken.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.report.page import Block, Column, Heading, Row, Table, Text, texts
 from analysis.report.references.published_tables import NO_PRESET, Preset, fits, papers
+
+SMALL = (
+    "Our runs are of the preset's quick variant: a small network on MNIST instead of ResNet-18 on"
+    " CIFAR-10."
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ def filled_sheets(runs: pd.DataFrame, presets: Mapping[str, Preset]) -> list[She
             mine = with_speed_up(of_session[fitting])
             if mine["batch_size"].nunique() < 2:
                 continue
-            tables = tuple(one for form in sheet["tables"] if (one := fill(form, mine)).rows)
+            tables = tuple(table for form in sheet["tables"] if (table := fill(form, mine)).rows)
             if tables:
                 found[sheet["title"]] = Sheet(
                     sheet["title"],
@@ -59,7 +66,7 @@ def filled_sheets(runs: pd.DataFrame, presets: Mapping[str, Preset]) -> list[She
 
 
 def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
-    """What a sheet asks of single epochs: times of the second, what was learned in the last."""
+    """Adds times of the second epoch, and loss and accuracy of the last."""
     runs = runs.copy()
     second = epochs[epochs["epoch"] == 2].set_index("number")
     for name, of_epoch in (
@@ -75,7 +82,7 @@ def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
-    """The second epoch of one worker over that of this run, with the same batch size, samples and kind of machine."""
+    """Adds the second epoch of one worker over that of a run with the same options."""
     runs = runs.assign(gpu=runs["gpu"].fillna(0))  # older runs do not say
     options = ["batch_size", "train_size", "epochs", "gpu"]
     single = runs[runs["strategy"] == "single"].groupby(options)["second_epoch_s"].mean()
@@ -133,3 +140,21 @@ def _filled(
 def _mean(runs: pd.DataFrame, column: Mapping[str, Any]) -> float | None:
     values = runs[column["ours"]].dropna().astype(float)
     return None if values.empty else float(values.mean()) * float(column.get("scale", 1))
+
+
+def sheet_blocks(sheet: Sheet) -> list[Block]:
+    about = f"Ours: session {sheet.session}; made by ./measure.sh --preset {sheet.preset}."
+    blocks: list[Block] = [Heading(sheet.title), Text(about, "note")]
+    blocks += texts(sheet.about, SMALL if sheet.is_quick else "")
+    for filled in sheet.tables:
+        columns = [Column("", "label", style="left")]
+        columns += [
+            Column(head, f"value_{place}", f"{{:.{digits}f}}".format)
+            for place, (head, digits) in enumerate(zip(filled.heads, filled.digits, strict=True))
+        ]
+        rows: list[Row] = [
+            {"label": label, **{f"value_{place}": value for place, value in enumerate(values)}}
+            for label, values in filled.rows
+        ]
+        blocks += [Text(f"{filled.title}."), Table(rows, columns)]
+    return blocks

@@ -1,12 +1,10 @@
-"""What would happen with more workers or other links, by the fitted cost model; and how it fares on these runs."""
+"""Prediction: step times for more workers and other links, and the model's error on these runs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
 import pandas as pd
 
@@ -16,54 +14,75 @@ from analysis.predict.cost_model import Cluster, Observation
 from analysis.predict.crossovers import worker_counts
 from analysis.predict.fitted import Fitted
 from analysis.report.context import Report
-from analysis.report.figures import axis, colour, log_seconds_axis, rounded
+from analysis.report.figures import (
+    axis,
+    colour,
+    hover,
+    log_seconds_axis,
+    points,
+    reference_line,
+    rounded,
+)
 from analysis.report.overview.answers import measured_steps
 from analysis.report.page import (
+    Block,
+    Bullets,
     Chart,
+    Choice,
     Column,
+    Details,
+    Heading,
+    Row,
     Section,
-    Traces,
-    bullets,
-    chart_html,
-    choice_html,
-    details,
-    paragraphs,
-    table_html,
+    Table,
+    Trace,
+    texts,
 )
 from analysis.tables.load import Runs
-from cluster.observe.units import bytes_text, seconds_text
+from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
-LEARNED = "Whether they learn as much, accuracy against bytes shows."
+LEARNED = "For their accuracy see accuracy against bytes."
 RATES_MBIT = (100, 1_000, 10_000)
 MOST = 1024
 WORKERS = 8
 TABLE_WORKERS = (4, 16, 64, 256, 1024)
+TICKS = [2**power for power in range(1, 11)]
 ORDERED_BY = 64
-"""Workers: who is quickest with so many stands first."""
+"""Workers: rows are ordered by the step with so many."""
 QUICKEST = 3
 MOST_MODELS = 4
+OUTSIDE = Column("outside the fitted range", "outside", style="word")
 COLUMNS = [
-    Column("strategy", "strategy", left=True),
+    Column("strategy", "strategy", style="left"),
     *(Column(f"{n} workers", f"step_{n}_s", seconds_text) for n in TABLE_WORKERS),
     Column(f"busiest node, {MOST} workers", "busiest_bytes", bytes_text),
-    Column("outside of what was fitted", "outside", word=True),
+    OUTSIDE,
 ]
-OVERTAKINGS = [
+CROSSOVERS = [
     Column("from", "at", "{:g}".format),
-    Column("is quicker", "faster", word=True),
-    Column("than", "slower", word=True),
-    Column("outside of what was fitted", "outside", word=True),
+    Column("faster", "faster", style="word"),
+    Column("slower", "slower", style="word"),
+    OUTSIDE,
 ]
 CHECKED = [
-    Column("run", "run", left=True),
-    Column("strategy", "strategy", word=True),
+    Column("run", "run", style="left"),
+    Column("strategy", "strategy", style="word"),
     Column("workers", "workers"),
-    Column("link, Mbit/s", "rate_mbit", "{:g}".format),
+    Column("link (Mbit/s)", "rate_mbit", "{:g}".format),
     Column("measured step", "measured_s", seconds_text),
-    Column("predicted", "predicted_s", seconds_text),
-    Column("error", "error", "{:+.1%}".format),
-    Column("outside of what was fitted", "outside", word=True),
+    Column("predicted step", "predicted_s", seconds_text),
+    Column("error", "error", percents(1, signed=True)),
+    OUTSIDE,
 ]
+NOTE = (
+    "Cost model (analysis/predict/cost_model.py): latency of consecutive messages, plus the larger"
+    " of the busiest path's bytes over the links' rate and a node's time to copy and add; constants"
+    " fitted to measured runs of every strategy. Every node has its own cores and link here, and"
+    " computing is excluded: add yours, except for ddp, which overlaps with it. A step of local-sgd"
+    " is an eighth of its exchange (8 local steps). Pairwise (passes 1) and local-sgd average less"
+    " per step than the others, so their shorter steps do not learn the same. For any other"
+    " cluster: python -m analysis.predict."
+)
 
 
 def section(report: Report) -> Section | None:
@@ -71,97 +90,81 @@ def section(report: Report) -> Section | None:
     sizes = _sizes(report.runs)
     if not sizes:
         return None
-    choices: dict[str, Chart] = {}
-    rows: list[dict[str, Any]] = []
-    folds = []
-    said: list[str | tuple[str, str] | None] = []
-    overtakings: list[dict[str, Any]] = []
+    charts: dict[str, Chart] = {}
+    rows: list[Row] = []
+    folds: list[Block] = []
     for name, size in sizes.items():
         for rate in RATES_MBIT:
-            where = f"{name} ({bytes_text(size)}), links of {rate:,} Mbit"
-            asked = [one for one in clusters(size, rate) if model.knows(one.strategy)]
-            choices[where] = _chart(model, asked)
-            found = _rows(model, where, asked)
+            where = f"{name} ({bytes_text(size)}), {rate:,} Mbit/s links"
+            known = [one for one in clusters(size, rate) if model.knows(one.strategy)]
+            charts[where] = _chart(model, known)
+            found = _rows(model, where, known)
             rows += found
-            many = dataclasses.replace(asked[0], workers=ORDERED_BY)
-            folds.append(_fold(where, found, model.outside(many)))
-        overtakings += _overtakings(model, name, size)
-        said.append(
-            advice(
-                model,
-                name,
-                size,
-                RATES_MBIT[0],
-                WORKERS,
-                LEARNED,
-                measured_steps(report, name, WORKERS),
-            )
-        )
-        said.append(by_link(model, size, WORKERS))
-    observations = fitted.observe_all(
-        report.runs.folders[number] for number in report.runs.completed.index
-    )
-    checked = _checked(model, [one for one in observations if one.cluster.rate_mbit])
+            folds.append(_fold(model, where, found, known[0]))
     title = "Predicted time of a step's exchange, by workers"
-    parts = [
-        paragraphs(_about(model)),
-        bullets([text for text in said if text]),
-        choice_html("predicted-exchange", title, "model and links", choices),
+    body = [
+        *texts(_accuracy_of(model)),
+        Bullets(list(_findings(report, model, sizes))),
+        Choice("predicted-exchange", title, "model and links", charts),
         *folds,
     ]
     tables = {"prediction": pd.DataFrame(rows)}
-    if overtakings:
-        parts.append("<h3>Who overtakes whom</h3>")
-        for where in dict.fromkeys(one["where"] for one in overtakings):
-            found = [one for one in overtakings if one["where"] == where]
-            parts.append(details(f"{where} ({len(found)})", table_html(found, OVERTAKINGS)))
-        tables["overtakings"] = pd.DataFrame(overtakings)
+    crossings = [row for name, size in sizes.items() for row in _crossovers(model, name, size)]
+    if crossings:
+        body += [Heading("Crossovers"), *_crossover_tables(crossings)]
+        tables["crossovers"] = pd.DataFrame(crossings)
+    folders = [report.runs.folders[number] for number in report.runs.completed.index]
+    observations = [run for run in fitted.observe_all(folders) if run.cluster.rate_mbit]
+    checked = _checked(model, observations)
     if checked:
-        parts.append("<h3>On this report's own runs</h3>")
-        parts.append(paragraphs(_how_far(checked)))
-        parts.append(chart_html(_checked_chart(checked)) + table_html(checked, CHECKED))
+        body += [Heading("Predicted and measured steps of these runs"), *texts(_errors(checked))]
+        body += [_checked_chart(checked), Table(checked, CHECKED)]
         tables["predicted_runs"] = pd.DataFrame(checked)
-    return Section(
-        "prediction", "What happens with more workers?", "\n".join(parts), NOTE, tables=tables
-    )
+    return Section("prediction", "Prediction for other clusters", body, NOTE, tables)
 
 
-NOTE = (
-    "Cost model (analysis/predict/cost_model.py): messages one after the other, and the slower of what the busiest path must"
-    " carry over the links' rate and what a node must copy and add up; constants fitted to measured runs of every"
-    " strategy. Every node has its own cores and link here, and computing is left out: add yours, except for ddp, which"
-    " hides behind it. local-sgd's step is an eighth of its exchange (8 local steps). Pairwise (passes 1) and local-sgd"
-    " average less per step than the others, so a short step of theirs does not learn the same. For any other cluster:"
-    " python -m analysis.predict."
-)
+def _findings(
+    report: Report, model: Fitted, sizes: dict[str, int]
+) -> Iterator[str | tuple[str, str]]:
+    for name, size in sizes.items():
+        steps = measured_steps(report, name, WORKERS)
+        if found := advice(model, name, size, RATES_MBIT[0], WORKERS, LEARNED, steps):
+            yield found
+        if text := by_link(model, size, WORKERS):
+            yield text
 
 
-def _about(model: Fitted) -> str:
+def _accuracy_of(model: Fitted) -> str:
     low, high = model.ranges["workers"]
     slow, quick = model.ranges["rate_mbit"]
-    text = f"Fitted to runs with {low:g} to {high:g} workers on links of {slow:g} to {quick:g} Mbit, and free ones."
+    text = (
+        f"Fitted to runs with {low:g} to {high:g} workers on links of {slow:g} to {quick:g} Mbit/s"
+        " and on unlimited links."
+    )
     if model.errors:
         found = model.errors
         text += (
-            f" On {found.runs} other runs (other numbers of workers, rates and sizes) it missed a step by"
-            f" {found.step_median:.1%} in the middle and {found.step_worst:.0%} at worst, and bytes by"
-            f" {found.bytes_median:.3%}. What is far outside of that is an order of magnitude."
+            f" On {found.runs} runs it was not fitted to (other workers, rates and sizes), median"
+            f" step-time error {percent_text(found.step_median, 1)}, maximum"
+            f" {percent_text(found.step_worst, 0)}; median error of bytes"
+            f" {percent_text(found.bytes_median, 3)}. Far outside the fitted range, predictions are"
+            " orders of magnitude."
         )
     return text
 
 
 def _sizes(runs: Runs) -> dict[str, int]:
-    """Of the models that were exchanged."""
+    """Bytes of the models that were trained."""
     table = runs.completed.dropna(subset=["model_bytes"])
     sizes = {str(row["model"]): int(row["model_bytes"]) for _, row in table.iterrows()}
     return dict(list(sizes.items())[:MOST_MODELS])
 
 
-def _overtakings(model: Fitted, name: str, size: int) -> list[dict[str, Any]]:
+def _crossovers(model: Fitted, name: str, size: int) -> list[Row]:
     known = [one for one in clusters(size, RATES_MBIT[0], WORKERS) if model.knows(one.strategy)]
     where = {
-        "workers": f"{name}, links of {RATES_MBIT[0]} Mbit, from so many workers on",
-        "mbit": f"{name}, {WORKERS} workers, from so many Mbit on",
+        "workers": f"{name}, {RATES_MBIT[0]} Mbit/s links, by workers",
+        "mbit": f"{name}, {WORKERS} workers, by link rate (Mbit/s)",
     }
     return [
         {
@@ -176,126 +179,121 @@ def _overtakings(model: Fitted, name: str, size: int) -> list[dict[str, Any]]:
     ]
 
 
-def _chart(model: Fitted, asked: Sequence[Cluster]) -> Chart:
+def _crossover_tables(rows: list[Row]) -> list[Block]:
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row["where"], []).append(row)
+    return [
+        Details(f"{where} ({len(members)})", [Table(members, CROSSOVERS)])
+        for where, members in grouped.items()
+    ]
+
+
+def _chart(model: Fitted, known: Sequence[Cluster]) -> Chart:
     counts = worker_counts(MOST)
-    traces: Traces = []
+    traces: list[Trace] = []
     every: list[float] = []
-    for one in asked:
-        times = [model.forecast(dataclasses.replace(one, workers=n)).step_s for n in counts]
+    for cluster in known:
+        times = [model.forecast(dataclasses.replace(cluster, workers=n)).step_s for n in counts]
         every += times
         traces.append(
             {
                 "x": counts,
                 "y": rounded(times, 4),
+                "customdata": [seconds_text(time) for time in times],
                 "mode": "lines",
-                "name": one.strategy,
-                "legendgroup": one.strategy,
-                "line": {"color": colour(one.strategy)},
-                "hovertemplate": f"<b>{one.strategy}</b><br>%{{x}} workers: %{{y:.3s}}s<extra></extra>",
+                "name": cluster.strategy,
+                "legendgroup": cluster.strategy,
+                "line": {"color": colour(cluster.strategy)},
+                "hovertemplate": hover(
+                    "<b>{}</b><br>%{x} workers: %{customdata}", cluster.strategy
+                ),
             }
         )
-    ticks = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
     layout = {
         "height": 440,
-        "xaxis": axis("workers", type="log", tickvals=ticks, ticktext=[str(n) for n in ticks]),
+        "xaxis": axis("workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS]),
         "yaxis": log_seconds_axis("predicted exchange of a step", every),
     }
     return Chart("", "", traces, layout)
 
 
-def _rows(model: Fitted, where: str, asked: Sequence[Cluster]) -> list[dict[str, Any]]:
+def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[Row]:
     rows = []
-    for one in asked:
-        row: dict[str, Any] = {"where": where, "strategy": one.strategy}
+    for cluster in known:
+        row: Row = {"where": where, "strategy": cluster.strategy}
         for n in TABLE_WORKERS:
-            found = model.forecast(dataclasses.replace(one, workers=n))
+            found = model.forecast(dataclasses.replace(cluster, workers=n))
             row[f"step_{n}_s"] = float(f"{found.step_s:.5g}")
-        most = dataclasses.replace(one, workers=MOST)
+        most = dataclasses.replace(cluster, workers=MOST)
         row["busiest_bytes"] = round(model.forecast(most).busiest_bytes)
         row["outside"] = model.outside(most) or None
         rows.append(row)
     return sorted(rows, key=lambda row: float(row[f"step_{ORDERED_BY}_s"]))
 
 
-def _fold(where: str, rows: list[dict[str, Any]], outside: str) -> str:
-    """A table behind a line that already says who is quickest, and how far from what was measured that is."""
+def _fold(model: Fitted, where: str, rows: list[Row], cluster: Cluster) -> Details:
+    """A table below a line that names the fastest strategies."""
     first = ", ".join(
         f"{row['strategy']} {seconds_text(row[f'step_{ORDERED_BY}_s'])}" for row in rows[:QUICKEST]
     )
-    beyond = " (orders of magnitude)" if "far " in outside else ""
-    return details(
-        f"{where}: quickest with {ORDERED_BY} workers {first}{beyond}", table_html(rows, COLUMNS)
-    )
+    outside = model.outside(dataclasses.replace(cluster, workers=ORDERED_BY))
+    far = " (orders of magnitude)" if "far " in outside else ""
+    summary = f"{where}: fastest with {ORDERED_BY} workers {first}{far}"
+    return Details(summary, [Table(rows, COLUMNS)])
 
 
-def _checked(model: Fitted, observations: Sequence[Observation]) -> list[dict[str, Any]]:
-    rows = []
-    for one in observations:
-        if model.knows(one.cluster.strategy):
-            predicted = model.forecast(one.cluster).step_s
+def _checked(model: Fitted, observations: Sequence[Observation]) -> list[Row]:
+    rows: list[Row] = []
+    for run in observations:
+        if model.knows(run.cluster.strategy):
+            predicted = model.forecast(run.cluster).step_s
             rows.append(
                 {
-                    "run": one.run,
-                    "strategy": one.cluster.strategy,
-                    "workers": one.cluster.workers,
-                    "rate_mbit": one.cluster.rate_mbit,
-                    "measured_s": one.step_s,
+                    "run": run.run,
+                    "strategy": run.cluster.strategy,
+                    "workers": run.cluster.workers,
+                    "rate_mbit": run.cluster.rate_mbit,
+                    "measured_s": run.step_s,
                     "predicted_s": float(f"{predicted:.5g}"),
-                    "error": round(predicted / one.step_s - 1, 5),
-                    "outside": model.outside(one.cluster) or None,
+                    "error": round(predicted / run.step_s - 1, 5),
+                    "outside": model.outside(run.cluster) or None,
                 }
             )
     return rows
 
 
-def _how_far(rows: list[dict[str, Any]]) -> str:
-    """Those far outside are counted apart."""
-    said = [f"{len(rows)} runs on throttled links, to none of which the model was fitted."]
+def _errors(rows: list[Row]) -> str:
+    """Runs far outside the fitted range are counted separately."""
+    found = [f"{len(rows)} runs on throttled links, none of which the model was fitted to."]
     far = [row for row in rows if "far" in (row["outside"] or "")]
-    for words, members in (
-        ("A step is missed by", [row for row in rows if row not in far]),
-        ("Far outside of what was fitted, by", far),
-    ):
+    near = [row for row in rows if row not in far]
+    for where, members in (("", near), (" far outside the fitted range", far)):
         errors = [abs(row["error"]) for row in members]
         if errors:
-            text = f"{words} {median(errors):.1%} in the middle and {max(errors):.0%} at worst"
-            said.append(f"{text} ({len(members)} runs).")
-    return " ".join(said)
+            found.append(
+                f"Median step-time error{where} {percent_text(median(errors), 1)}, maximum"
+                f" {percent_text(max(errors), 0)} ({len(members)} runs)."
+            )
+    return " ".join(found)
 
 
-def _checked_chart(rows: list[dict[str, Any]]) -> Chart:
-    ends = [
-        f(row[key] for row in rows for key in ("measured_s", "predicted_s")) for f in (min, max)
-    ]
-    traces: Traces = [
-        {
-            "x": ends,
-            "y": ends,
-            "mode": "lines",
-            "name": "as measured",
-            "line": {"color": "rgba(125,132,140,.6)", "dash": "dot"},
-            "hoverinfo": "skip",
-        }
-    ]
-    for strategy in dict.fromkeys(row["strategy"] for row in rows):
-        members = [row for row in rows if row["strategy"] == strategy]
-        traces.append(
-            {
-                "x": rounded(row["measured_s"] for row in members),
-                "y": rounded(row["predicted_s"] for row in members),
-                "text": [escape(row["run"]) for row in members],
-                "mode": "markers",
-                "name": strategy,
-                "legendgroup": strategy,
-                "marker": {"color": colour(strategy), "size": 9},
-                "hovertemplate": "%{text}<br>measured %{x:.3s}s, predicted %{y:.3s}s<extra></extra>",
-            }
-        )
+def _checked_chart(rows: list[Row]) -> Chart:
+    every = [row[key] for row in rows for key in ("measured_s", "predicted_s")]
+    ends = [min(every), max(every)]
+    traces = [reference_line(ends, ends, "predicted = measured")]
+    traces += points(
+        [row | {"label": row["run"]} for row in rows],
+        lambda members: rounded(row["measured_s"] for row in members),
+        lambda members: rounded(row["predicted_s"] for row in members),
+        lambda row: (
+            f"measured {seconds_text(row['measured_s'])},"
+            f" predicted {seconds_text(row['predicted_s'])}"
+        ),
+    )
     layout = {
         "height": 360,
         "xaxis": log_seconds_axis("measured step", ends),
         "yaxis": log_seconds_axis("predicted step", ends),
     }
-    return Chart(
-        "predicted-and-measured", "Predicted and measured steps of these runs", traces, layout
-    )
+    return Chart("predicted-and-measured", "Predicted and measured step", traces, layout)

@@ -1,8 +1,9 @@
-"""Published tables (analysis/published/*.toml) beside our runs: which run is meant, and do they agree. Pure but for reading.
+"""Published tables (analysis/published/*.toml) and our runs: which run is meant, and do they agree.
 
-A row of a table names the options (and, where it differs from its column's, the figure of ours) of the run it stands for. Runs of one session are compared, that with the most rows; a
-session made with the paper's own preset may have fewer epochs than the paper (a quick variant): its rows match
-without them. Several seeds are averaged.
+A row of a table names the options of the run it stands for (and our column, where it differs from
+the table's). Runs of one session are compared, that with the most rows; a session made with the
+paper's own preset may have fewer epochs than the paper (a quick variant): its rows match without
+them. Several seeds are averaged.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 
 import pandas as pd
 
+from cluster.observe.units import percent_text
+
 FOLDER = Path(__file__).resolve().parents[2] / "published"
 QUICK = ("epochs", "train_size")
-"""What a quick variant of a preset may have less of."""
+"""Options that a quick variant of a preset may reduce."""
 FEWEST_ROWS = 2
 TIE = 0.03
-"""Values nearer to each other than this have no order."""
+"""Values closer together than this have no order."""
 RATIO_AGREES = 1.25
 """Ratios within this factor of the published ones agree."""
 
@@ -37,7 +40,7 @@ class Compared:
     published: tuple[float, ...]
     ours: tuple[float | None, ...]
     of_first: bool = False
-    """In percent of the first row: it says nothing new."""
+    """In percent of the first row: derived from another column."""
 
     @property
     def both(self) -> list[tuple[str, float, float]]:
@@ -63,12 +66,12 @@ class Beside:
     """Our runs, row by row."""
     heads: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
-    """What the paper calls its rows, in as many columns as it has for that."""
+    """The paper's names of its rows, in as many columns as it uses."""
     is_quick: bool
     """Ours are of the preset's quick variant."""
     activity: bool = False
     across: bool = False
-    """The paper's rows stand side by side."""
+    """The paper's rows are side by side."""
 
 
 def papers() -> list[dict[str, Any]]:
@@ -76,7 +79,7 @@ def papers() -> list[dict[str, Any]]:
 
 
 def fits(run: pd.Series[Any], wanted: Mapping[str, Any]) -> bool:
-    """A text that ends in * is the beginning of a name; of a list, one will do."""
+    """A text that ends in * matches the beginning of a name; a list matches any of its values."""
     return all(_fits(run[key], value) for key, value in wanted.items())
 
 
@@ -84,7 +87,7 @@ def _fits(have: Any, wanted: Any) -> bool:
     if pd.isna(have):
         return False
     if isinstance(wanted, list):
-        return any(_fits(have, one) for one in wanted)
+        return any(_fits(have, value) for value in wanted)
     if isinstance(wanted, str) and wanted.endswith("*"):
         return str(have).startswith(wanted[:-1])
     return bool(have == wanted)
@@ -92,7 +95,7 @@ def _fits(have: Any, wanted: Any) -> bool:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a session was made with."""
+    """The preset of a session."""
 
     name: str
     is_quick: bool = False
@@ -102,15 +105,15 @@ NO_PRESET = Preset("")
 
 
 def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
-    """`table`: completed runs, by number, with every column the papers name; `presets`: of each session that used one."""
+    """`table`: completed runs with every column the papers name; `presets`: by session."""
     found = []
     for paper in papers():
         if paper.get("form"):
             continue
         for published in paper["tables"]:
-            one = _best_session(paper, published, table, presets)
-            if one is not None:
-                found.append(one)
+            best = _best_session(paper, published, table, presets)
+            if best is not None:
+                found.append(best)
     return found
 
 
@@ -124,14 +127,14 @@ def _best_session(
     for session, runs in table.groupby("session", sort=True):
         preset = presets.get(str(session), NO_PRESET)
         of_paper = preset.name.startswith(paper["preset"])
-        one = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
-        if _rows(one) >= FEWEST_ROWS and (best is None or _rows(one) >= _rows(best)):
-            best = one
+        found = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
+        if _rows(found) >= FEWEST_ROWS and (best is None or _rows(found) >= _rows(best)):
+            best = found
     return best
 
 
-def _rows(one: Beside) -> int:
-    return sum(bool(numbers) for numbers in one.numbers)
+def _rows(table: Beside) -> int:
+    return sum(bool(numbers) for numbers in table.numbers)
 
 
 def _compare(
@@ -191,7 +194,7 @@ def _ours(
     if not column.get("of_first"):
         return tuple(found)
     first = found[0]
-    return tuple(100 * one / first if one is not None and first else None for one in found)
+    return tuple(100 * value / first if value is not None and first else None for value in found)
 
 
 def _mean(runs: pd.DataFrame, numbers: Sequence[int], name: str, scale: float) -> float | None:
@@ -199,29 +202,26 @@ def _mean(runs: pd.DataFrame, numbers: Sequence[int], name: str, scale: float) -
     return None if values.empty else float(values.mean()) * scale
 
 
-# ----------------------------------------------------------------------------------------- in words
-
-
-def verdict(one: Compared) -> str:
-    """Do the order and the ratios agree?"""
-    both = one.both
+def verdict(column: Compared) -> str:
+    """Whether the order and the ratios agree."""
+    both = column.both
     if len(both) < 2:
         rows = "only one row has" if both else "no row has"
-        return f"{one.heading}: {rows} both values, so there is nothing to compare."
-    return f"{one.heading}: {_order(both)} {_ratios(both)}"
+        return f"{column.heading}: {rows} both values: no comparison."
+    return f"{column.heading}: {_order(both)} {_ratios(both)}"
 
 
-def agrees(one: Compared) -> bool:
-    both = one.both
+def agrees(column: Compared) -> bool:
+    both = column.both
     return not _swapped(both) and _furthest(both)[0] <= RATIO_AGREES
 
 
 def _swapped(both: Sequence[tuple[str, float, float]]) -> list[tuple[str, str]]:
     found = []
-    for (one, theirs, ours), (other, theirs_too, ours_too) in combinations(both, 2):
+    for (label, theirs, ours), (other, theirs_too, ours_too) in combinations(both, 2):
         ordered = _differ(theirs, theirs_too) and _differ(ours, ours_too)
         if ordered and (theirs < theirs_too) != (ours < ours_too):
-            found.append((one, other))
+            found.append((label, other))
     return found
 
 
@@ -230,24 +230,23 @@ def _differ(a: float, b: float) -> bool:
 
 
 def _order(both: Sequence[tuple[str, float, float]]) -> str:
-    swapped = _swapped(both)
+    swapped, tie = _swapped(both), percent_text(TIE, 0)
     pairs = len(both) * (len(both) - 1) // 2
     apart = sum(_differ(a[1], b[1]) and _differ(a[2], b[2]) for a, b in combinations(both, 2))
     if not apart:
-        return (
-            f"no two rows are more than {TIE:.0%} apart in both, so there is no order to compare."
-        )
+        return f"no two rows differ by more than {tie} in both, so there is no order to compare."
     if not swapped:
-        few = f" in the {apart} of {pairs} pairs that are more than {TIE:.0%} apart in both"
+        few = f" in the {apart} of {pairs} pairs that differ by more than {tie} in both"
         return f"the order is the same{few if apart < pairs else ''}."
     if len(swapped) == pairs:
-        return "the order is the other way round."
+        return "the order is reversed."
     such = "" if len(swapped) == 1 else "such as "
-    return f"{len(swapped)} of {pairs} pairs are the other way round ({such}{swapped[0][0]} against {swapped[0][1]})."
+    pair = f"{swapped[0][0]} and {swapped[0][1]}"
+    return f"{len(swapped)} of {pairs} pairs are reversed ({such}{pair})."
 
 
 def _furthest(both: Sequence[tuple[str, float, float]]) -> tuple[float, str, float, float]:
-    """The ratio to the first row that is furthest from the published one: factor, label, both ratios."""
+    """The ratio to the first row furthest from the published one: factor, label, both ratios."""
     _, first_theirs, first_ours = both[0]
     worst = (1.0, both[0][0], 1.0, 1.0)
     for label, theirs, ours in both[1:]:
@@ -263,5 +262,6 @@ def _ratios(both: Sequence[tuple[str, float, float]]) -> str:
     within = "agree" if factor <= RATIO_AGREES else "do not agree"
     if factor == 1.0:
         return "Ratios agree."
-    furthest = ", the furthest off" if len(both) > 2 else ""
-    return f"Ratios {within}: {label} against {both[0][0]} is {theirs:.2f} published and {ours:.2f} here{furthest}."
+    furthest = ", the largest difference" if len(both) > 2 else ""
+    which = f"{label} over {both[0][0]} is {theirs:.2f} published and {ours:.2f} here"
+    return f"Ratios {within}: {which}{furthest}."

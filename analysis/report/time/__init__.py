@@ -1,1 +1,1 @@
-"""Sections: steps, epochs, scaling, bottlenecks."""
+"""Sections: steps, epochs, scaling, bottlenecks and stragglers."""

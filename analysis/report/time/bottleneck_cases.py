@@ -1,7 +1,7 @@
-"""Runs of a session that differ only in which nodes are slow, side by side: who is slowed down, and by what.
+"""Runs of a session that differ only in which nodes are slow (bottlenecks, stragglers).
 
-A study is what can stand in one figure: the same nodes, model and links, and the same cases. Each of its
-comparisons is one strategy in every case; all else is equal in its runs.
+A study fits in one figure: the same nodes, model and links, and the same cases. Each of its
+comparisons is one strategy in every case; all other options are equal in its runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from analysis.tables.load import OPTIONS, Runs
 from cluster.spec.links import parse_cores, parse_links
 
 SLOW = ("bottleneck", "straggler")
-"""What the cases of a comparison differ in."""
+"""Options in which the cases of a comparison differ."""
 GIVEN = ("session", "engine", "workers", "model", "link", "cpus")
-"""What all runs of a study share, whatever their strategy."""
+"""Options that all runs of a study share, whatever their strategy."""
 SAME = (*GIVEN, "strategy", "passes", "schedule", *(k for k in OPTIONS if k not in (*GIVEN, *SLOW)))
 
 
@@ -33,7 +33,7 @@ class Node:
     waits_mostly_for: int | None
     is_slow: bool
     slow_down: float | None
-    """Of its step, against the case where nobody is slow."""
+    """Of its step, relative to the case without slow nodes."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Case:
     bottleneck: str | None
     straggler: str | None
     bound_s: float | None
-    """What a step's exchange must take on these links."""
+    """The least time that a step's exchange can take on these links."""
     nodes: tuple[Node, ...]
-    """Those that train: a server makes no steps."""
+    """Nodes that train; a parameter server has no steps."""
 
     @property
     def slow_ranks(self) -> tuple[int, ...]:
@@ -56,13 +56,13 @@ class Case:
 
     @property
     def step_s(self) -> float:
-        """Of the node that takes longest."""
+        """Of the slowest node."""
         return max(node.step_s for node in self.nodes)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One strategy; the first case is the one where nobody is slow, if there is one."""
+    """One strategy; the first case is the one without slow nodes, if there is one."""
 
     strategy: str
     label: str
@@ -83,7 +83,7 @@ def slow_ranks(bottleneck: str | None, straggler: str | None) -> tuple[int, ...]
 
 
 def find_studies(runs: Runs) -> list[Study]:
-    """In the order of the runs; none where no two runs differ only in who is slow."""
+    """In the order of the runs; empty where no two runs differ only in their slow nodes."""
     completed = runs.table[runs.table["status"] == "completed"]
     with_steps = completed[
         completed.index.isin(runs.nodes.dropna(subset="step_median_s")["number"])
@@ -104,8 +104,8 @@ def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
     first = comparisons[0].iloc[0]
     options = [k for k in differing(pd.concat(comparisons)) if k not in (*GIVEN, *SLOW)]
     given = [f"{first['workers']} workers", f"model {first['model']}"]
-    given += [] if pd.isna(first["link"]) else [f"links of {first['link']}"]
-    given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores a node"]
+    given += [] if pd.isna(first["link"]) else [f"{first['link']} links"]
+    given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores per node"]
     names = labels([rows.iloc[0] for rows in comparisons], options, with_workers=False)
     return Study(
         session=str(first["session"]),

@@ -1,22 +1,169 @@
-"""Who waits for whom: only where runs differ in who is slow, and in nothing else."""
+"""Bottlenecks and stragglers: a heat map of nodes by case for each strategy, and the findings.
+
+The heat map is made of HTML tables: its numbers can be read without a pointer, and it adapts to a
+wide page and to a phone.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from analysis.report.context import Report
-from analysis.report.page import Section
-from analysis.report.time import heat_map
-from analysis.report.time.bottleneck_cases import as_table, find_studies
+from analysis.report.page import (
+    Block,
+    Bullets,
+    Column,
+    Details,
+    Fragment,
+    Heading,
+    Row,
+    Section,
+    Table,
+    texts,
+)
+from analysis.report.time.bottleneck_cases import (
+    Case,
+    Comparison,
+    Node,
+    Study,
+    as_table,
+    find_studies,
+)
+from analysis.report.time.bottleneck_findings import case_name, describe, extremes, times
+from cluster.observe.units import seconds_text
+
+NOTE = (
+    "Step: median of a node's steps without the first; where only some steps communicate (pairwise,"
+    " local steps), of their mean over one cycle. Slow-down: relative to the same node without slow"
+    " nodes. Bound: the least time of a step's exchange, the busiest link's bytes with headers over"
+    " its rate. Waiting: from a node's arrival at an exchange to that of the last in its group; the"
+    " rest of an exchange is transfer."
+)
+COLUMNS = [
+    Column("strategy", "label", style="word"),
+    Column("case", "case", style="word"),
+    Column("node", "node"),
+    Column("step", "step_s", seconds_text),
+    Column("slow-down", "slow_down", times),
+    Column("bound", "bound_s", seconds_text),
+    Column("computing", "compute_s", seconds_text),
+    Column("exchange", "exchange_s", seconds_text),
+    Column("waiting", "waiting_s", seconds_text),
+    Column("mostly for node", "waits_mostly_for"),
+]
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    text: str
+    details: str
+    heat: float
+    """0 for the shortest step of the panel, 1 for the longest relative step of all panels."""
+    is_slow: bool
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One strategy: nodes down, cases across."""
+
+    label: str
+    cases: list[str]
+    rows: list[tuple[str, list[HeatCell]]]
+    slow_downs: list[str]
+    bounds: list[str]
 
 
 def section(report: Report) -> Section | None:
     studies = find_studies(report.runs)
     if not studies:
         return None
-    return Section(
-        "bottlenecks",
-        "Who waits for whom",
-        heat_map.section_body(studies),
-        heat_map.NOTE,
-        heat_map.STYLE,
-        {"bottlenecks": as_table(studies)},
+    comparisons = [comparison for study in studies for comparison in study.comparisons]
+    hottest = max(2.0, *(_ratio(node, c) for c in comparisons for node in _nodes(c)))
+    body: list[Block] = [Fragment("heat_scale.html", {"hottest": times(hottest)})]
+    several_sessions = len({study.session for study in studies}) > 1
+    for study in studies:
+        body += _study(study, hottest, several_sessions)
+    tables = {"bottlenecks": as_table(studies)}
+    return Section("bottlenecks", "Bottlenecks and stragglers", body, NOTE, tables)
+
+
+def _study(study: Study, hottest: float, with_session: bool) -> list[Block]:
+    panels = [_panel(comparison, hottest) for comparison in study.comparisons]
+    return [
+        Heading(f"{study.title}, {study.session}" if with_session else study.title),
+        Fragment("heat_map.html", {"panels": panels}),
+        Bullets([(f"{one.label}:", describe(one)) for one in study.comparisons]),
+        *texts(extremes(study)),
+        Details("All numbers, also in tables/bottlenecks.csv", [Table(_rows(study), COLUMNS)]),
+    ]
+
+
+def _nodes(comparison: Comparison) -> list[Node]:
+    return [node for case in comparison.cases for node in case.nodes]
+
+
+def _ratio(node: Node, comparison: Comparison) -> float:
+    """Of a step to the shortest in its panel."""
+    return node.step_s / min(other.step_s for other in _nodes(comparison))
+
+
+def _panel(comparison: Comparison, hottest: float) -> Panel:
+    cases = comparison.cases
+    return Panel(
+        comparison.label,
+        [case_name(case, cases) for case in cases],
+        [
+            (
+                f"node {node.rank}",
+                [_cell(case, case.nodes[place], comparison, hottest) for case in cases],
+            )
+            for place, node in enumerate(cases[0].nodes)
+        ],
+        [_slow_down(case) for case in cases],
+        ["-" if case.bound_s is None else seconds_text(case.bound_s) for case in cases]
+        if any(case.bound_s for case in cases)
+        else [],
     )
+
+
+def _cell(case: Case, node: Node, comparison: Comparison, hottest: float) -> HeatCell:
+    heat = math.log(_ratio(node, comparison)) / math.log(hottest)
+    more = f"node {node.rank}, {case_name(case, comparison.cases)}: {_details(node)}"
+    return HeatCell(seconds_text(node.step_s), more, heat, node.is_slow)
+
+
+def _details(node: Node) -> str:
+    parts = [f"step {seconds_text(node.step_s)}"]
+    if node.slow_down is not None:
+        parts.append(f"slow-down {times(node.slow_down)}")
+    if node.compute_s is not None:
+        parts.append(f"computing {seconds_text(node.compute_s)}")
+    if node.exchange_s is not None:
+        parts.append(f"exchange {seconds_text(node.exchange_s)}")
+    if node.waiting_s is not None:
+        whom = "" if node.waits_mostly_for is None else f", mostly for node {node.waits_mostly_for}"
+        parts.append(f"of which waiting {seconds_text(node.waiting_s)}{whom}")
+    return ", ".join(parts)
+
+
+def _slow_down(case: Case) -> str:
+    """From the node that is slowed down least to the one most."""
+    return times(*case.slow_downs) if case.slow_downs and case.slow_ranks else "-"
+
+
+def _rows(study: Study) -> Sequence[Row]:
+    return [
+        {
+            "strategy": comparison.strategy,
+            "label": comparison.label,
+            "case": case_name(case, comparison.cases),
+            "bound_s": case.bound_s,
+            "node": node.rank,
+            **vars(node),
+        }
+        for comparison in study.comparisons
+        for case in comparison.cases
+        for node in case.nodes
+    ]

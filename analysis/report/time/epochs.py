@@ -1,84 +1,80 @@
-"""Where an epoch's time goes: data, computing, exposed communication; the first epoch apart, for it warms up."""
+"""Time of an epoch: data, computing, exposed communication; the first epoch, a warm-up, apart."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import axis, rounded, whole_axis
-from analysis.report.page import Chart, Column, Section, Traces, choice_html, details, table_html
+from analysis.report.figures import GREY, hover, seconds_scale, whole_axis
+from analysis.report.page import Block, Chart, Choice, Column, Details, Row, Section, Table, Trace
 from analysis.tables.configurations import Configuration
-from cluster.observe.units import seconds_text
+from cluster.observe.units import percents, seconds_text
 
 PARTS = {
-    "data_s": ("data", "#7d848c"),
+    "data_s": ("data", GREY),
     "compute_s": ("computing", "#2f7ed8"),
     "exposed_communication_s": ("exposed communication", "#d9730d"),
 }
-WHOLE = ("step, not told apart", "#1f9d6b")
-"""Of one that hides communication behind computing."""
+UNSPLIT = ("whole epoch, not split", "#1f9d6b")
+"""Of a strategy that overlaps communication with computing."""
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
+    Column("configuration", "configuration", style="left"),
     Column("first epoch", "first_s", seconds_text),
-    Column("an epoch after it", "seconds", seconds_text),
-    Column("of it data", "data_s", seconds_text),
+    Column("later epochs, mean", "seconds", seconds_text),
+    Column("data", "data_s", seconds_text),
     Column("computing", "compute_s", seconds_text),
     Column("exposed communication", "exposed_communication_s", seconds_text),
-    Column("communication's share", "share", "{:.0%}".format),
-    Column("a step: data", "data_step_s", seconds_text),
-    Column("computing ", "compute_step_s", seconds_text),
-    Column("exposed communication ", "exposed_communication_step_s", seconds_text),
+    Column("share of communication", "share", percents(0)),
+    Column("per step: data", "data_step_s", seconds_text),
+    Column("per step: computing", "compute_step_s", seconds_text),
+    Column("per step: exposed communication", "exposed_communication_step_s", seconds_text),
 ]
 NOTE = (
-    "Seconds of training of a worker, mean over workers and seeds, evaluation left out. The first epoch warms up caches"
-    " and connections, and is left out of every number but its own. A step is an epoch over its steps, a mean, where the"
-    " section above has medians."
+    "Training time of a worker without evaluation, mean over workers and seeds. The first epoch"
+    " warms up caches and connections and is excluded from all numbers but its own. Per step: the"
+    " epoch divided by its steps, a mean; the section above shows medians."
 )
 
 
 def section(report: Report) -> Section | None:
-    """Where some runs have an epoch beside the one that warms up."""
+    """Where some runs have at least two epochs."""
     shown = {one.label: (one, _epochs(report, one)) for one in report.configurations}
     shown = {label: pair for label, pair in shown.items() if len(pair[1]) > 1}
     if not shown:
         return None
     rows = [_row(one, epochs) for one, epochs in shown.values()]
-    title = "What each epoch's time is made of; the first warms up (light)"
+    title = "Parts of each epoch's time; the first is a warm-up (light)"
     charts = {label: _chart(epochs) for label, (_, epochs) in shown.items()}
-    body = choice_html("epoch-split", title, "run", charts) + details(
-        "The numbers", table_html(rows, COLUMNS)
-    )
+    body: list[Block] = [
+        Choice("epoch-split", title, "run", charts),
+        Details("Numbers", [Table(rows, COLUMNS)]),
+    ]
     every = [
         epochs.reset_index().assign(configuration=label) for label, (_, epochs) in shown.items()
     ]
-    tables = {
-        "epochs": pd.concat(every, ignore_index=True)[["configuration", *every[0].columns[:-1]]]
-    }
-    return Section("epochs", "Where an epoch's time goes", body, NOTE, tables=tables)
+    table = pd.concat(every, ignore_index=True)[["configuration", *every[0].columns[:-1]]]
+    return Section("epochs", "Time of an epoch", body, NOTE, {"epochs": table})
 
 
-def _epochs(report: Report, one: Configuration) -> pd.DataFrame:
+def _epochs(report: Report, configuration: Configuration) -> pd.DataFrame:
     """By epoch, the mean of its seeds."""
-    found = report.runs.epochs[report.runs.epochs["number"].isin(one.numbers)]
-    return found.drop(columns="number").groupby("epoch").mean()
+    epochs = report.runs.epochs
+    mine = epochs[epochs["number"].isin(configuration.numbers)]
+    return mine.drop(columns="number").groupby("epoch").mean()
 
 
-def _row(one: Configuration, epochs: pd.DataFrame) -> dict[str, Any]:
-    after = epochs.iloc[1:].mean()
-    steps = float(one.row["steps"]) / float(one.row["epochs"])
-    parts = {name: None if pd.isna(after[name]) else float(after[name]) for name in PARTS}
-    exposed = parts["exposed_communication_s"]
+def _row(configuration: Configuration, epochs: pd.DataFrame) -> Row:
+    later = epochs.iloc[1:].mean()
+    steps = float(configuration.row["steps"]) / float(configuration.row["epochs"])
+    parts = {name: None if pd.isna(later[name]) else float(later[name]) for name in PARTS}
+    exposed, seconds = parts["exposed_communication_s"], float(later["seconds"])
     return {
-        "configuration": one.label,
-        "strategy": one.strategy,
+        "configuration": configuration.label,
+        "strategy": configuration.strategy,
         "first_s": float(epochs.iloc[0]["seconds"]),
-        "seconds": float(after["seconds"]),
+        "seconds": seconds,
         **parts,
-        "share": exposed / float(after["seconds"])
-        if exposed is not None and after["seconds"]
-        else None,
+        "share": exposed / seconds if exposed is not None and seconds else None,
         **{
             name.replace("_s", "_step_s"): None if value is None else value / steps
             for name, value in parts.items()
@@ -90,24 +86,28 @@ def _chart(epochs: pd.DataFrame) -> Chart:
     known = epochs.dropna(axis="columns", how="all")
     parts = {name: look for name, look in PARTS.items() if name in known}
     if "exposed_communication_s" not in parts:
-        parts = {"seconds": WHOLE}
+        parts = {"seconds": UNSPLIT}
     numbers = [int(epoch) for epoch in epochs.index]
-    traces: Traces = [
-        {
-            "type": "bar",
-            "x": numbers,
-            "y": rounded(None if pd.isna(v) else float(v) for v in epochs[name]),
-            "name": words,
-            "marker": {"color": colour, "opacity": [0.45] + [1.0] * (len(numbers) - 1)},
-            "hovertemplate": f"epoch %{{x}}, {words}: %{{y:.3s}}s<extra></extra>",
-        }
-        for name, (words, colour) in parts.items()
-    ]
+    y = seconds_scale("training time of a worker", epochs["seconds"].dropna())
+    traces: list[Trace] = []
+    for name, (part, colour) in parts.items():
+        values = [None if pd.isna(value) else float(value) for value in epochs[name]]
+        traces.append(
+            {
+                "type": "bar",
+                "x": numbers,
+                "y": y(values),
+                "customdata": ["" if value is None else seconds_text(value) for value in values],
+                "name": part,
+                "marker": {"color": colour, "opacity": [0.45] + [1.0] * (len(numbers) - 1)},
+                "hovertemplate": hover("epoch %{x}, {}: %{customdata}", part),
+            }
+        )
     layout = {
         "height": 340,
         "barmode": "stack",
         "xaxis": whole_axis("epoch", len(numbers)),
-        "yaxis": axis("training of a worker", tickformat="~s", ticksuffix="s"),
+        "yaxis": y.axis,
         "showlegend": True,
     }
     return Chart("", "", traces, layout)

@@ -1,104 +1,291 @@
-"""What more workers bring."""
+"""Scaling: runs that differ only in the number of workers.
+
+    weak      the same work per worker and step (one batch size): a step should take as long with
+              more workers. efficiency(N) = step(N0) / step(N)
+    strong    the same work per epoch for all workers together (one training set): an epoch should
+              take N0/N of the time. speed-up(N) = epoch(N0) / epoch(N),
+              efficiency(N) = speed-up(N) x N0/N
+
+N0 is the fewest workers in the series. A series has one batch size per worker, or one batch for
+all workers together (--global-batch-size), where a step is strong scaling, too. A `single` run of
+the same training and batch serves as N = 1 where the strategy has no such run of its own.
+The first epoch is a warm-up: an epoch is the mean of the later ones, where there are any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from html import escape
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import DASHES, axis, colour, rounded, whole_axis
-from analysis.report.page import Chart, Column, Section, Traces, chart_html, table_html
-from analysis.report.time.scaling_numbers import Series, Size, find_series
-from cluster.observe.units import seconds_text
+from analysis.report.figures import (
+    DASHES,
+    axis,
+    colour,
+    hover,
+    reference_line,
+    rounded,
+    whole_axis,
+)
+from analysis.report.page import Chart, Column, Row, Section, Table
+from analysis.tables.configurations import SAME, Configuration, mean, named
+from analysis.tables.load import Runs
+from cluster.observe.units import percents, seconds_text
 
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
+    Column("configuration", "configuration", style="left"),
     Column("workers", "workers"),
     Column("step", "step_s", seconds_text),
-    Column("weak efficiency, by step", "step_efficiency", "{:.0%}".format),
+    Column("weak efficiency (step)", "step_efficiency", percents(0)),
     Column("epoch", "epoch_s", seconds_text),
-    Column("speed-up, by epoch", "speed_up", "{:.2f}".format),
-    Column("strong efficiency, by epoch", "efficiency", "{:.0%}".format),
+    Column("speed-up (epoch)", "speed_up", "{:.2f}".format),
+    Column("strong efficiency (epoch)", "efficiency", percents(0)),
 ]
 NOTE = (
-    "Runs that differ only in workers, with one batch size per worker or one batch for all of them together; a single run"
-    " of the same training and batch stands for one worker. Weak scaling: with one batch size per worker a step should take"
-    " as long with more workers. Strong scaling: all workers share one training set, so an epoch should take N0/N of the time of"
-    " the fewest workers, N0 (the first epoch, which warms up, is left out where there are others). The nodes of an emulated cluster share the machine's cores: with real computing, the"
-    " loss is mostly theirs; with a synthetic model only the network is real."
+    "Runs that differ only in the number of workers, with one batch size per worker or one batch"
+    " for all workers together; a single run of the same training and batch stands for one worker."
+    " Weak scaling: with one batch size per worker a step should take as long with more workers."
+    " Strong scaling: all workers share one training set, so an epoch should take N0/N of the time"
+    " of the fewest workers, N0 (without the first epoch, a warm-up, where there are others). The"
+    " nodes of an emulated cluster share the machine's cores: with real computing most of the loss"
+    " is due to that; with a synthetic model only the network is real."
 )
+TRAINING = (
+    *("engine", "model", "dataset", "epochs", "train_size", "lr", "momentum", "optimizer"),
+    *("augment", "cpus", "gpu"),
+)
+"""What a `single` run must share to be the N = 1 of a series; it has no link."""
+ROUNDED = 0.02
+"""256 samples over 3 workers are 85 each, so 255: still one batch for all."""
+
+
+@dataclass(frozen=True)
+class Size:
+    workers: int
+    step_s: float
+    epoch_s: float
+    step_efficiency: float | None
+    """Where a worker's batch is that of the fewest workers."""
+    speed_up: float
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class Series:
+    label: str
+    strategy: str
+    sizes: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class Members:
+    """Runs of one series, by workers."""
+
+    found: tuple[Configuration, ...]
+    batch: int
+    """Of a worker, or of all together."""
+    over_all: bool
+
+    @property
+    def batch_text(self) -> str:
+        return f"{self.batch:,} samples {'over all workers' if self.over_all else 'a worker'}"
+
+
+def find_series(runs: Runs, configurations: Sequence[Configuration]) -> list[Series]:
+    found = [
+        (members, sizes)
+        for members in _find_members(configurations)
+        if len(sizes := _sizes(runs, members)) > 1
+    ]
+    labels = _labels([members for members, _ in found])
+    return [
+        Series(label, members.found[-1].strategy, sizes)
+        for label, (members, sizes) in zip(labels, found, strict=True)
+    ]
+
+
+def _find_members(configurations: Sequence[Configuration]) -> Iterator[Members]:
+    keys = [key for key in SAME if key not in ("workers", "batch_size")]
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    singles: dict[tuple[str, ...], dict[int, Configuration]] = {}
+    for run in configurations:
+        if pd.isna(run.row["batch_size"]):
+            continue
+        if run.strategy == "single":
+            singles.setdefault(_values(run, TRAINING), {})[_batch(run)] = run
+        else:
+            groups.setdefault(_values(run, keys), []).append(run)
+    for group in groups.values():
+        alone = singles.get(_values(group[0], TRAINING), {})
+        by_batch = list(_per_worker(group, alone))
+        taken = {run.numbers for members in by_batch for run in members.found}
+        rest = [run for run in group if run.numbers not in taken]
+        yield from by_batch
+        yield from _over_all(rest, alone)
+
+
+def _per_worker(group: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Members]:
+    """Series with one batch size per worker."""
+    for batch in sorted({_batch(run) for run in group}):
+        same = [run for run in group if _batch(run) == batch]
+        members = _with_base(same, alone.get(batch))
+        if len(members) > 1:
+            yield Members(tuple(members), batch, over_all=False)
+
+
+def _over_all(rest: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Members]:
+    """Series with one batch for all workers together."""
+    while rest:
+        whole = max(_batch(run) * _workers(run) for run in rest)
+        least = whole * (1 - ROUNDED)
+        same = [run for run in rest if _batch(run) * _workers(run) >= least]
+        rest = [run for run in rest if run not in same]
+        base = next((alone[size] for size in alone if least <= size <= whole), None)
+        members = _with_base(same, base)
+        if len({_workers(run) for run in members}) == len(members) > 1:
+            yield Members(tuple(members), whole, over_all=True)
+
+
+def _values(run: Configuration, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(run.row[key]) for key in keys)
+
+
+def _batch(run: Configuration) -> int:
+    return int(run.row["batch_size"])
+
+
+def _workers(run: Configuration) -> int:
+    return int(run.row["workers"])
+
+
+def _with_base(members: list[Configuration], base: Configuration | None) -> list[Configuration]:
+    """In order of workers; the base where they have no run of one worker."""
+    ordered = sorted(members, key=_workers)
+    if base is not None and _workers(ordered[0]) > 1:
+        ordered.insert(0, base)
+    return ordered
+
+
+def _sizes(runs: Runs, members: Members) -> tuple[Size, ...]:
+    times = [
+        (_workers(run), step, epoch)
+        for run in members.found
+        if (step := mean(runs, run, "step_median_s")) and (epoch := _epoch_s(runs, run))
+    ]
+    if not times:
+        return ()
+    least, first_step, first_epoch = times[0]
+    return tuple(
+        Size(
+            workers=workers,
+            step_s=step,
+            epoch_s=epoch,
+            step_efficiency=None if members.over_all else first_step / step,
+            speed_up=first_epoch / epoch,
+            efficiency=first_epoch / epoch * least / workers,
+        )
+        for workers, step, epoch in times
+    )
+
+
+def _epoch_s(runs: Runs, run: Configuration) -> float | None:
+    later = runs.epochs[runs.epochs["number"].isin(run.numbers) & (runs.epochs["epoch"] > 1)]
+    seconds = later["seconds"].dropna()
+    if not seconds.empty:
+        return float(seconds.mean())
+    train = mean(runs, run, "train_s")
+    epochs = 1 if pd.isna(run.row["epochs"]) else int(run.row["epochs"])
+    return train / epochs if train else None
+
+
+def _labels(series: Sequence[Members]) -> list[str]:
+    """What tells series apart; the batch where nothing else does, or where it is one for all."""
+    tasks: dict[str, list[int]] = {}
+    for place, members in enumerate(series):
+        tasks.setdefault(members.found[-1].task, []).append(place)
+    labels = [""] * len(series)
+    for task, places in tasks.items():
+        plain = [_without_batch(series[place].found[-1]) for place in places]
+        found = [run.label for run in named(plain, with_workers=False)]
+        for place, label in zip(places, found, strict=True):
+            members = series[place]
+            with_batch = members.over_all or found.count(label) > 1
+            parts = [
+                label,
+                members.batch_text if with_batch else "",
+                task if len(tasks) > 1 else "",
+            ]
+            labels[place] = ", ".join(part for part in parts if part)
+    return labels
+
+
+def _without_batch(run: Configuration) -> Configuration:
+    row = run.row.copy()
+    row["batch_size"] = pd.NA
+    return dataclasses.replace(run, row=row)
 
 
 def section(report: Report) -> Section | None:
     found = find_series(report.runs, report.configurations)
     if not found:
         return None
-    rows = [
-        {"configuration": one.label, "strategy": one.strategy, **vars(size)}
-        for one in found
-        for size in one.sizes
+    rows: list[Row] = [
+        {"configuration": series.label, "strategy": series.strategy, **vars(size)}
+        for series in found
+        for size in series.sizes
     ]
-    weak = [one for one in found if one.sizes[-1].step_efficiency is not None]
-    parts = [
-        chart_html(
-            _chart(
-                "speed-up",
-                "Strong scaling: speed-up of an epoch",
-                "speed-up over the fewest workers",
-                found,
-                lambda s: s.speed_up,
-            )
-        )
-    ]
+    strong = _chart(
+        "speed-up",
+        "Strong scaling: speed-up of an epoch",
+        "speed-up over the fewest workers",
+        found,
+        lambda size: size.speed_up,
+    )
+    weak = [series for series in found if series.sizes[-1].step_efficiency is not None]
+    charts = [strong]
     if weak:
-        title = "Weak scaling: what a step keeps of its speed"
-        parts.append(
-            chart_html(
-                _chart(
-                    "weak-scaling",
-                    title,
-                    "step with the fewest workers / step",
-                    weak,
-                    lambda s: s.step_efficiency,
-                )
+        charts.append(
+            _chart(
+                "weak-scaling",
+                "Weak scaling: efficiency of a step",
+                "step with the fewest workers / step",
+                weak,
+                lambda size: size.step_efficiency,
             )
         )
-    parts.append(table_html(rows, COLUMNS))
     tables = {"scaling": pd.DataFrame(rows)}
-    return Section("scaling", "Scaling", "\n".join(parts), NOTE, tables=tables)
+    return Section("scaling", "Scaling", [*charts, Table(rows, COLUMNS)], NOTE, tables)
 
 
 def _chart(
     name: str, title: str, what: str, found: Sequence[Series], value: Callable[[Size], float | None]
 ) -> Chart:
-    most = max(size.workers for one in found for size in one.sizes)
-    fewest = sorted({one.sizes[0].workers for one in found})  # 1 is what they had
-    traces: Traces = [
-        {
-            "x": [least, most],
-            "y": [1, most / least if name == "speed-up" else 1],
-            "mode": "lines",
-            "name": "ideal" if len(fewest) == 1 else f"ideal from {least}",
-            "line": {"color": "rgba(125,132,140,.6)", "dash": "dot"},
-            "hoverinfo": "skip",
-        }
+    most = max(size.workers for series in found for size in series.sizes)
+    fewest = sorted({series.sizes[0].workers for series in found})
+    traces = [
+        reference_line(
+            [least, most],
+            [1, most / least if name == "speed-up" else 1],
+            "ideal" if len(fewest) == 1 else f"ideal from {least}",
+        )
         for least in fewest
     ]
     seen: dict[str, int] = {}
-    for one in found:
-        place = seen[one.strategy] = seen.get(one.strategy, -1) + 1
-        known = [size for size in one.sizes if value(size) is not None]
+    for series in found:
+        place = seen[series.strategy] = seen.get(series.strategy, -1) + 1
+        known = [size for size in series.sizes if value(size) is not None]
         traces.append(
             {
                 "x": [size.workers for size in known],
                 "y": rounded(value(size) for size in known),
                 "mode": "lines+markers",
-                "name": escape(one.label),
-                "legendgroup": one.strategy,
-                "line": {"color": colour(one.strategy), "dash": DASHES[place % 6]},
-                "hovertemplate": f"<b>{escape(one.label)}</b><br>%{{x}} workers: %{{y:.3g}}<extra></extra>",
+                "name": series.label,
+                "legendgroup": series.strategy,
+                "line": {"color": colour(series.strategy), "dash": DASHES[place % 6]},
+                "hovertemplate": hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
             }
         )
     layout = {

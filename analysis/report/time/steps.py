@@ -1,56 +1,66 @@
-"""Where the time of a step goes: computing, and communication that nothing hides."""
+"""Time of a step: computing, and exposed communication."""
 
 from __future__ import annotations
-
-from html import escape
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import axis, colour, faint, names_axis, rounded
-from analysis.report.page import Chart, Column, Section, Traces, chart_html, details, table_html
+from analysis.report.figures import (
+    GREY,
+    Scale,
+    colour,
+    faint,
+    hover,
+    names_axis,
+    numbered,
+    seconds_scale,
+)
+from analysis.report.page import Block, Chart, Column, Details, Row, Section, Table, Trace
 from analysis.tables.configurations import mean
-from cluster.observe.units import seconds_text
+from cluster.observe.units import percents, seconds_text
 
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
+    Column("configuration", "configuration", style="left"),
     Column("step", "step_median_s", seconds_text),
     Column("computing", "compute_median_s", seconds_text),
     Column("exposed communication", "exposed_communication_median_s", seconds_text),
-    Column("communication's share", "share", "{:.0%}".format),
-    Column("bound", "communication_bound_s", seconds_text),
+    Column("share of communication", "share", percents(0)),
+    Column("communication bound", "communication_bound_s", seconds_text),
 ]
 NOTE = (
-    "Medians over all workers' steps but the first, means of seeds; where steps come in turns (pairwise, local steps), of"
-    " their means over a turn. Exposed communication is what a step waits for:"
-    " moving bytes, and waiting for others to arrive. What overlaps with computing is not in it; ddp cannot tell the"
-    " two apart, so its whole step is one bar. The palest part is what the medians of both leave of the median step:"
-    " medians do not add up, and reading data is in neither; where both together are more, a bar is as much too long."
-    " A tick marks the bound: computing, and the busiest link's bytes,"
-    " headers included, over its rate; small messages may beat it by what a link lets through at once."
-    " On an emulated cluster all nodes share the machine's cores."
+    "Medians over all workers' steps without the first, means over seeds; where only some steps"
+    " communicate (pairwise, local steps), medians of the mean over one cycle. Exposed"
+    " communication delays the step: transfers, and waiting for other workers. It excludes what"
+    " overlaps with computing; ddp cannot separate the two, so its step is one bar. The palest part"
+    " is the rest of the median step: medians do not add up, and loading data is in neither part;"
+    " where both parts exceed the median step, the bar is too long by the difference. A tick marks"
+    " the lower bound: computing, plus the busiest link's bytes with headers over its rate; small"
+    " messages may beat it by a link's burst. The nodes of an emulated cluster share the machine's"
+    " cores."
 )
-UNKNOWN = "step, not told apart"
+UNSPLIT = "whole step, not split"
 REST = "rest (medians do not add up)"
 PARTS = {
     "compute_median_s": "computing",
     "exposed_communication_median_s": "exposed communication",
     "rest_s": REST,
 }
+FAINT = {"exposed communication": 0.45, REST: 0.15}
+"""Of the strategy's colour."""
 
 
 def section(report: Report) -> Section | None:
     names = tuple(column.key for column in COLUMNS if column.key.endswith("_s"))
-    rows = []
-    for one in report.configurations:
-        row: dict[str, Any] = {
-            "configuration": one.label,
-            "short": one.label.removesuffix(f", {one.row['model']}"),
-            "strategy": one.strategy,
-            "model": str(one.row["model"]),
+    rows: list[Row] = []
+    for configuration in report.configurations:
+        model = str(configuration.row["model"])
+        row: Row = {
+            "configuration": configuration.label,
+            "short": configuration.label.removesuffix(f", {model}"),
+            "strategy": configuration.strategy,
+            "model": model,
         }
-        row |= {name: mean(report.runs, one, name) for name in names}
+        row |= {name: mean(report.runs, configuration, name) for name in names}
         exposed, step = row["exposed_communication_median_s"], row["step_median_s"]
         row["share"] = exposed / step if step and exposed is not None else None
         row["rest_s"] = rest(step, row["compute_median_s"], exposed)
@@ -58,19 +68,13 @@ def section(report: Report) -> Section | None:
             rows.append(row)
     if not rows:
         return None
-    models = dict.fromkeys(row["model"] for row in rows)
-    charts = [
-        chart_html(_chart(place, model, [row for row in rows if row["model"] == model]))
-        for place, model in enumerate(models)
+    body: list[Block] = [
+        _chart(place, model, [row for row in rows if row["model"] == model])
+        for place, model in enumerate(dict.fromkeys(row["model"] for row in rows))
     ]
-    body = "\n".join([*charts, details("The numbers", table_html(rows, COLUMNS))])
-    return Section(
-        "steps",
-        "Where a step's time goes",
-        body,
-        NOTE,
-        tables={"steps": pd.DataFrame(rows).drop(columns="short")},
-    )
+    body.append(Details("Numbers", [Table(rows, COLUMNS)]))
+    tables = {"steps": pd.DataFrame(rows).drop(columns="short")}
+    return Section("steps", "Time of a step", body, NOTE, tables)
 
 
 def rest(step: float | None, compute: float | None, exposed: float | None) -> float | None:
@@ -80,67 +84,70 @@ def rest(step: float | None, compute: float | None, exposed: float | None) -> fl
     return max(0.0, round(step - compute - (exposed or 0.0), 6))
 
 
-def _chart(place: int, model: str, rows: list[dict[str, Any]]) -> Chart:
-    rows = rows[::-1]  # the first stands on top
-    traces: Traces = []
-    for strategy in dict.fromkeys(row["strategy"] for row in rows):
-        members = [row for row in rows if row["strategy"] == strategy]
-        for key, words in (*PARTS.items(), ("step_median_s", UNKNOWN)):
-            known = [
-                row
-                for row in members
-                if row[key] is not None
-                and (words != REST or row[key] > 0)
-                and (words == UNKNOWN) == (row["compute_median_s"] is None)
-            ]
-            if known:
-                traces.append(_bar(strategy, key, words, known))
+def _bound(row: Row) -> float:
+    return float(row["communication_bound_s"]) + float(row["compute_median_s"] or 0)
+
+
+def _chart(place: int, model: str, rows: list[Row]) -> Chart:
+    rows = rows[::-1]  # the first is drawn on top
     bounds = [row for row in rows if row["communication_bound_s"]]
+    x = seconds_scale("median step", [row["step_median_s"] for row in rows])
+    traces = _bars(rows, x)
     if bounds:
         traces.append(
             {
-                "x": rounded(
-                    row["communication_bound_s"] + (row["compute_median_s"] or 0) for row in bounds
-                ),
-                "y": [escape(row["short"]) for row in bounds],
+                "x": x(_bound(row) for row in bounds),
+                "y": [row["short"] for row in bounds],
+                "customdata": [seconds_text(_bound(row)) for row in bounds],
                 "mode": "markers",
-                "name": "computing and the bound",
-                "marker": {
-                    "symbol": "line-ns",
-                    "size": 16,
-                    "line": {"width": 2, "color": "#7d848c"},
-                },
-                "hovertemplate": "%{y}: not below %{x:.3s}s<extra></extra>",
+                "name": "computing and communication bound",
+                "marker": {"symbol": "line-ns", "size": 16, "line": {"width": 2, "color": GREY}},
+                "hovertemplate": hover("%{y}: lower bound %{customdata}"),
             }
         )
-    name = "step-split" + (f"-{place + 1}" if place else "")
     layout = {
         "height": 120 + 24 * len(rows),
         "barmode": "stack",
         "bargap": 0.3,
-        "xaxis": axis("median step", tickformat="~s", ticksuffix="s"),
+        "xaxis": x.axis,
         "yaxis": names_axis([row["short"] for row in rows]),
         "showlegend": False,
     }
-    return Chart(
-        name,
-        f"What a step of {model} is made of: computing (full colour), exposed communication (light), rest (pale)",
-        traces,
-        layout,
-    )
+    parts = "computing (full colour), exposed communication (light), rest (pale)"
+    title = f"Parts of a step of {model}: {parts}"
+    return Chart(numbered("step-split", place), title, traces, layout)
 
 
-def _bar(strategy: str, key: str, words: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    shares = {"exposed communication": 0.45, REST: 0.15}
-    fill = faint(strategy, shares[words]) if words in shares else colour(strategy)
-    pattern = {"shape": "/", "size": 6} if words == UNKNOWN else {}
+def _bars(rows: list[Row], x: Scale) -> list[Trace]:
+    traces = []
+    for strategy in dict.fromkeys(row["strategy"] for row in rows):
+        members = [row for row in rows if row["strategy"] == strategy]
+        for key, part in (*PARTS.items(), ("step_median_s", UNSPLIT)):
+            known = [
+                row
+                for row in members
+                if row[key] is not None
+                and (part != REST or row[key] > 0)
+                and (part == UNSPLIT) == (row["compute_median_s"] is None)
+            ]
+            if known:
+                traces.append(_bar(strategy, key, part, known, x))
+    return traces
+
+
+def _bar(strategy: str, key: str, part: str, rows: list[Row], x: Scale) -> Trace:
+    fill = faint(strategy, FAINT[part]) if part in FAINT else colour(strategy)
     return {
         "type": "bar",
         "orientation": "h",
-        "x": rounded(row[key] for row in rows),
-        "y": [escape(row["short"]) for row in rows],
-        "name": words,
+        "x": x(row[key] for row in rows),
+        "y": [row["short"] for row in rows],
+        "customdata": [seconds_text(row[key]) for row in rows],
+        "name": part,
         "legendgroup": strategy,
-        "marker": {"color": fill, "pattern": pattern},
-        "hovertemplate": f"%{{y}}<br>{words}: %{{x:.3s}}s<extra></extra>",
+        "marker": {
+            "color": fill,
+            "pattern": {"shape": "/", "size": 6} if part == UNSPLIT else {},
+        },
+        "hovertemplate": hover("%{y}<br>{}: %{customdata}", part),
     }

@@ -1,1 +1,1 @@
-"""Sections: who sends how much to whom, over time, and how well links are used."""
+"""Sections: traffic by node and pair, over time, GPUs, use of the links."""

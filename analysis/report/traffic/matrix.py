@@ -1,159 +1,278 @@
-"""The N x N matrix of a configuration, theory's and the measured one beside it, and what they say."""
+"""The traffic matrix of a configuration: measured beside theory, and how far they differ."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.report.figures import axis
-from analysis.report.page import Chart, Column
-from analysis.report.traffic.pair_words import Beside, pair_name
+from analysis.report.figures import BYTES, axis, hover
+from analysis.report.page import Chart, Column, Layout, Row, Trace
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import Matrix, matrix
-from cluster.observe.units import bytes_text
+from cluster.observe.units import bytes_text, percent_text, percents
 from cluster.spec.message_schedules import Setting
 from cluster.spec.strategies import facts_of
 
 MOST_NODES = 48
-"""A larger matrix is not drawn: its squares would be smaller than a finger."""
+"""A larger matrix is not drawn: its cells would be smaller than a finger."""
 ADDS_UP = 0.01
-"""Theory's matrix must be what was predicted, but for this; buffers of a run that did not say their size are missing."""
+"""Theory's matrix must match the prediction within this; older runs do not say their buffers."""
 COLOURS = [[0, "rgba(217,115,13,.05)"], [0.02, "rgba(217,115,13,.2)"], [1, "rgba(217,115,13,1)"]]
-"""What is next to nothing looks so."""
-
+FAR = 0.05
+"""A pair further off does not agree with theory; less is the library's framing."""
+MISSING = 0.5
+"""Of what the interfaces counted: with less, most ends of connections were not matched."""
 COUNTED = (
     *("pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
     "pairs_closed_connections",
 )
 COLUMNS = [
-    Column("configuration", "configuration", left=True),
-    Column("busiest pair", "pair", word=True),
-    Column("it carried", "bytes", bytes_text),
-    Column("over theory", "ratio", "{:.4f}".format),
-    Column("furthest from theory", "furthest", word=True),
-    Column("over theory", "furthest_ratio", "{:.4f}".format),
-    Column("pairs without traffic in theory, at most", "beside", "{:.2%}".format),
-    Column("all pairs / interfaces' payload sent once", "whole", "{:.4f}".format),
-    Column("headers / payload", "headers", "{:.1%}".format),
+    Column("configuration", "configuration", style="left"),
+    Column("busiest pair", "pair", style="word"),
+    Column("sent", "bytes", bytes_text),
+    Column("sent / theory", "ratio", "{:.4f}".format),
+    Column("furthest from theory", "furthest", style="word"),
+    Column("its sent / theory", "furthest_ratio", "{:.4f}".format),
+    Column("largest pair without predicted traffic / busiest pair", "beside", percents()),
+    Column("all pairs / interfaces' payload", "whole", "{:.4f}".format),
+    Column("headers / payload", "headers", percents(1)),
 ]
 
-MISSING = 0.5
-"""Of what the interfaces counted: pairs that carried less are no account of it, most ends did not find each other."""
+Pair = tuple[int, int]
+"""Sender, receiver."""
 
 
-def measured(runs: Runs, one: Configuration) -> Beside | None:
-    """Its first run whose connections were counted; its seeds send alike."""
-    for number in one.numbers:
+@dataclass(frozen=True)
+class Beside:
+    """One run in training, measured beside theory; rows send, columns receive."""
+
+    label: str
+    measured: Matrix
+    """As the senders counted, without control traffic."""
+    predicted: Matrix
+    counted: int
+    """All pairs by their senders' counts, control traffic included."""
+    differ: int
+    """The largest difference between the sender's and the receiver's count of a pair."""
+    payload: int
+    """What the interfaces counted of the same, and its headers."""
+    headers: int
+    closed: int = 0
+    has_control_traffic: bool = False
+    """Workers send control traffic while each reads its counts."""
+
+    @property
+    def busiest(self) -> Pair:
+        return max(self._pairs(), key=lambda pair: self.measured[pair[0]][pair[1]])
+
+    @property
+    def busiest_bytes(self) -> float:
+        i, j = self.busiest
+        return self.measured[i][j]
+
+    @property
+    def furthest(self) -> Pair:
+        """Of the pairs with predicted traffic, the one furthest from theory."""
+        predicted = [(i, j) for i, j in self._pairs() if self.predicted[i][j]]
+        return max(predicted, key=lambda pair: abs(self.ratio(pair) - 1))
+
+    @property
+    def furthest_ratio(self) -> float:
+        return self.ratio(self.furthest)
+
+    @property
+    def unpredicted(self) -> float:
+        """The largest pair without predicted traffic, as a share of the busiest."""
+        found = (self.measured[i][j] for i, j in self._pairs() if not self.predicted[i][j])
+        return max(found, default=0.0) / self.busiest_bytes if self.busiest_bytes else 0.0
+
+    def ratio(self, pair: Pair) -> float:
+        """Measured over theory."""
+        i, j = pair
+        return self.measured[i][j] / self.predicted[i][j]
+
+    def _pairs(self) -> Iterator[Pair]:
+        nodes = range(len(self.measured))
+        return ((i, j) for i in nodes for j in nodes if i != j)
+
+
+def pair_name(pair: Pair) -> str:
+    return f"node{pair[0]} to node{pair[1]}"
+
+
+def findings(runs: Sequence[Beside]) -> list[str]:
+    """Of at least one measured run."""
+    return [*_agreement(runs), *_counts(runs)]
+
+
+def _agreement(runs: Sequence[Beside]) -> list[str]:
+    off = max(runs, key=lambda run: abs(run.furthest_ratio - 1))
+    error = abs(off.furthest_ratio - 1)
+    where = f"{pair_name(off.furthest)} of {off.label}, {off.furthest_ratio:.3f} times theory"
+    beside = max(runs, key=lambda run: run.unpredicted)
+    top = max(runs, key=lambda run: run.busiest_bytes)
+    return [
+        f"All pairs agree with theory within {percent_text(error, 1)}; furthest is {where}."
+        if error <= FAR
+        else f"Not all pairs agree with theory: {where}. Small messages include framing.",
+        "Pairs without predicted traffic carry at most"
+        f" {percent_text(beside.unpredicted)} of their run's busiest pair ({beside.label}):"
+        " the library's acknowledgements, and barriers.",
+        f"Busiest pair: {pair_name(top.busiest)} of {top.label}, {bytes_text(top.busiest_bytes)},"
+        f" {percent_text(top.busiest_bytes / top.counted, 0)} of all bytes sent.",
+    ]
+
+
+def _counts(runs: Sequence[Beside]) -> list[str]:
+    payload = sum(run.payload for run in runs)
+    share = percent_text(sum(run.counted for run in runs) / payload)
+    headers = percent_text(sum(run.headers for run in runs) / payload, 1)
+    found = [
+        f"All pairs together are {share} of the interfaces' payload without retransmitted bytes;"
+        f" packet headers add {headers}."
+    ]
+    if quiet := [run.differ for run in runs if not run.has_control_traffic]:
+        found.append(
+            f"Both ends of a connection count the same within {bytes_text(max(quiet))} per pair."
+        )
+    if controlled := [run.differ for run in runs if run.has_control_traffic]:
+        found.append(
+            f"With Horovod the two ends of a pair differ by up to {bytes_text(max(controlled))}:"
+            " control traffic continues while each worker reads its counts."
+        )
+    if closed := [f"{run.closed} of {run.label}" for run in runs if run.closed]:
+        found.append(f"Connections closed in training are missing: {', '.join(closed)}.")
+    return found
+
+
+def measured(runs: Runs, configuration: Configuration) -> Beside | None:
+    """Its first run whose connections were counted; all seeds send the same."""
+    for number in configuration.numbers:
         pairs = runs.pairs[runs.pairs["number"] == number]
-        run: dict[str, Any] = runs.table.loc[number].to_dict()  # type: ignore[assignment]
+        run: pd.Series[Any] = runs.table.loc[number]  # type: ignore[assignment]
         if not pairs["predicted_bytes"].sum() or any(pd.isna(run[name]) for name in COUNTED):
             continue
         if pairs["sent_bytes"].sum() <= MISSING * run["pairs_interface_payload_bytes"]:
             continue
-        nodes = int(one.row["workers"]) + facts_of(one.strategy).has_server
+        nodes = int(configuration.row["workers"]) + facts_of(configuration.strategy).has_server
+        without_control = (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0)
         return Beside(
-            one.label,
-            _square(pairs, (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0), nodes),
+            configuration.label,
+            _square(pairs, without_control, nodes),
             _square(pairs, pairs["predicted_bytes"], nodes),
             counted=int(pairs["sent_bytes"].sum()),
             differ=int((pairs["sent_bytes"] - pairs["received_bytes"]).abs().max()),
             payload=int(run["pairs_interface_payload_bytes"]),
             headers=int(run["pairs_interface_header_bytes"]),
             closed=int(run["pairs_closed_connections"]),
-            talked=bool(pairs["control_bytes"].any()),
+            has_control_traffic=bool(pairs["control_bytes"].any()),
         )
     return None
 
 
-def _square(pairs: pd.DataFrame, values: pd.Series[Any], nodes: int) -> Matrix:
+def _square(pairs: pd.DataFrame, values: pd.Series[int], nodes: int) -> Matrix:
     at = dict(zip(zip(pairs["sender"], pairs["receiver"], strict=True), values, strict=True))
     return [[float(at.get((i, j), 0)) for j in range(nodes)] for i in range(nodes)]
 
 
-def table_row(one: Configuration, found: Beside) -> dict[str, Any]:
+def table_row(configuration: Configuration, found: Beside) -> Row:
     i, j = found.busiest
     return {
-        "configuration": one.label,
-        "strategy": one.strategy,
+        "configuration": configuration.label,
+        "strategy": configuration.strategy,
         "pair": pair_name(found.busiest),
-        "bytes": found.measured[i][j],
+        "bytes": found.busiest_bytes,
         "ratio": found.ratio(found.busiest) if found.predicted[i][j] else None,
         "furthest": pair_name(found.furthest),
-        "furthest_ratio": found.ratio(found.furthest),
-        "beside": found.beside,
+        "furthest_ratio": found.furthest_ratio,
+        "beside": found.unpredicted,
         "whole": found.counted / found.payload,
         "headers": found.headers / found.payload,
     }
 
 
-def chart(one: Configuration, found: Beside | None) -> Chart | None:
-    """Bytes of a round; theory alone where nobody counted, and nothing where that does not add up."""
-    theory = _theory(one) if found is None else _per_round(one, found.predicted)
+def chart(configuration: Configuration, found: Beside | None) -> Chart | None:
+    """Bytes of a round; theory only where nothing was counted, None where it does not add up."""
+    theory = _theory(configuration) if found is None else _per_round(configuration, found.predicted)
     if theory is None or len(theory) > MOST_NODES:
         return None
     maps = {"theory": theory}
     if found is not None:
-        maps["measured"] = _per_round(one, found.measured)
-    most = max(cell for each in maps.values() for row in each for cell in row)
-    names = [f"node{rank}" for rank in range(len(theory))]
+        maps["measured"] = _per_round(configuration, found.measured)
+    most = max(cell for values in maps.values() for row in values for cell in row)
+    unit = max((size for size in BYTES if size <= most), default=1)
+    nodes = len(theory)
+    layout: Layout = {"height": 240 + 18 * min(nodes, 24)}
     traces = []
-    layout: dict[str, Any] = {"height": 240 + 18 * min(len(names), 24)}
-    for place, (word, values) in enumerate(maps.items()):
-        number = "" if place == 0 else str(place + 1)
-        other = maps.get("measured" if word == "theory" else "theory")
-        beside = f", {'measured' if word == 'theory' else 'theory'} %{{customdata:.4s}}B"
-        traces.append(
-            {
-                "type": "heatmap",
-                "name": word,
-                "x": names,
-                "y": names,
-                "xaxis": f"x{number}",
-                "yaxis": f"y{number}",
-                "z": [[round(value) or None for value in row] for row in values],
-                "colorscale": COLOURS,
-                "zmin": 0,
-                "zmax": most,
-                "xgap": 2,
-                "ygap": 2,
-                "showscale": place == len(maps) - 1,
-                "colorbar": {"ticksuffix": "B", "tickformat": "~s", "thickness": 12},
-                "hovertemplate": f"{escape(one.label)}<br>%{{y}} to %{{x}}: {word} %{{z:.4s}}B"
-                f"{beside if other else ''} a round<extra></extra>",
-            }
-        )
+    for place, (source, values) in enumerate(maps.items()):
+        other = next((name for name in maps if name != source), None)
+        trace = _heat(configuration, source, values, unit, most)
         if other:
-            traces[-1]["customdata"] = [[round(value) for value in row] for row in other]
-        side = {"anchor": f"y{number}", "domain": [[0, 0.44], [0.56, 1]][place]}
-        layout[f"xaxis{number}"] = axis(
-            f"receives: {word}",
-            type="category",
-            showgrid=False,
-            **(side if len(maps) > 1 else {}),
-        )
-        layout[f"yaxis{number}"] = axis(
-            "sends",
-            type="category",
-            autorange="reversed",
-            showgrid=False,
-            **({"anchor": f"x{number}"} if len(maps) > 1 else {}),
-        )
+            trace["customdata"] = [
+                [
+                    [bytes_text(value, 4), bytes_text(beside, 4)]
+                    for value, beside in zip(*rows, strict=True)
+                ]
+                for rows in zip(values, maps[other], strict=True)
+            ]
+            text = "{}<br>%{y} to %{x}: {} %{customdata[0]}, {} %{customdata[1]} per round"
+            trace["hovertemplate"] = hover(text, configuration.label, source, other)
+        number = str(place + 1) if place else ""
+        trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        trace["showscale"] = place == len(maps) - 1
+        traces.append(trace)
+        layout |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if other else None)
     return Chart("", "", traces, layout)
 
 
-def _per_round(one: Configuration, of_training: Matrix) -> Matrix:
-    rounds = max(1, int(one.row["rounds"]))
+def _heat(
+    configuration: Configuration, source: str, values: Matrix, unit: float, most: float
+) -> Trace:
+    names = [f"node{rank}" for rank in range(len(values))]
+    return {
+        "type": "heatmap",
+        "name": source,
+        "x": names,
+        "y": names,
+        "z": [[float(f"{value / unit:.5g}") or None for value in row] for row in values],
+        "colorscale": COLOURS,
+        "zmin": 0,
+        "zmax": float(f"{most / unit:.5g}"),
+        "xgap": 2,
+        "ygap": 2,
+        "colorbar": {"title": {"text": BYTES[unit]}, "thickness": 12},
+        "customdata": [[bytes_text(value, 4) for value in row] for row in values],
+        "hovertemplate": hover(
+            "{}<br>%{y} to %{x}: {} %{customdata} per round", configuration.label, source
+        ),
+    }
+
+
+def _axes(source: str, number: str, domain: list[float] | None) -> Layout:
+    """`domain`: where two matrices are side by side."""
+    look = {"type": "category", "showgrid": False}
+    x = axis(f"receiver: {source}", **look)
+    y = axis("sender", autorange="reversed", **look)
+    if domain:
+        x |= {"anchor": f"y{number}", "domain": domain}
+        y |= {"anchor": f"x{number}"}
+    return {f"xaxis{number}": x, f"yaxis{number}": y}
+
+
+def _per_round(configuration: Configuration, of_training: Matrix) -> Matrix:
+    rounds = max(1, int(configuration.row["rounds"]))
     return [[cell / rounds for cell in row] for row in of_training]
 
 
-def _theory(one: Configuration) -> Matrix | None:
-    row = one.row
+def _theory(configuration: Configuration) -> Matrix | None:
+    row = configuration.row
     workers, rounds = int(row["workers"]), max(1, int(row["rounds"]))
     found = matrix(
-        one.strategy,
+        configuration.strategy,
         Setting(
             workers=workers,
             model_bytes=int(row["model_bytes"]),

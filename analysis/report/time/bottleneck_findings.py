@@ -1,7 +1,6 @@
-"""What the figures of a study say, in words: who is slowed down, and who waits for whom. Pure.
+"""Findings of a study in sentences: which nodes are slowed down, and which wait for which.
 
-Nothing is said that the numbers do not show: slow-downs are of the nodes' own steps, and whom a node waits
-for is who arrived last in its group.
+Slow-downs are of the nodes' own steps; a node waits for the one that arrived last in its group.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from cluster.observe.units import seconds_text
 from cluster.spec.links import parse_cores, parse_links
 
 FELT = 1.2
-"""A node whose step takes less than this times its usual time is not called slowed down."""
+"""A node whose step takes less than this times its usual time does not count as slowed down."""
 ALIKE = 1.1
-"""Nodes whose slow-downs are within this factor are slowed down alike."""
+"""Slow-downs within this factor of each other count as equal."""
 WAITS = 0.2
-"""Of a step: less waiting than this is not worth a word."""
+"""Of a step: less waiting than this is not mentioned."""
 
 
 def listed(items: Sequence[str]) -> str:
@@ -38,7 +37,7 @@ def times(*ratios: float) -> str:
 
 
 def case_name(case: Case, beside: Sequence[Case] = ()) -> str:
-    """As a column is headed. Where nobody is slow, it is named by what is slow in the cases beside it."""
+    """A column's heading. Without slow nodes it depends on what is slow in the other cases."""
     links = parse_links(case.bottleneck) if case.bottleneck else {}
     cores = parse_cores(case.straggler) if case.straggler else {}
     parts = _together({rank: f"at {link}" for rank, link in links.items()})
@@ -50,7 +49,7 @@ def case_name(case: Case, beside: Sequence[Case] = ()) -> str:
 
 
 def _together(how: Mapping[int, str]) -> list[str]:
-    """Nodes that are slow in the same way share a mention."""
+    """Nodes that are slow in the same way are listed together."""
     ways = dict.fromkeys(how.values())
     return [f"{nodes_text([rank for rank in how if how[rank] == way])} {way}" for way in ways]
 
@@ -69,7 +68,7 @@ def describe(comparison: Comparison) -> str:
 
 
 def _effect(case: Case) -> str:
-    """What becomes of the nodes' steps."""
+    """How much the nodes' steps slow down."""
     by_rank = {node.rank: node.slow_down for node in case.nodes if node.slow_down is not None}
     several = len(case.slow_ranks) > 1
     if not by_rank:
@@ -86,26 +85,26 @@ def _effect(case: Case) -> str:
     if others:
         return f"{verb} {nodes_text(list(felt))}, {times(*ratios)}, and no other {no_more}"
     if ratios[-1] <= ALIKE * ratios[0]:
-        return f"{verb} all {len(felt)} nodes alike, {times(fmean(ratios))}"
+        return f"{verb} all {len(felt)} nodes equally, {times(fmean(ratios))}"
     return f"{verb} all {len(felt)} nodes, {times(*ratios)}"
 
 
 def _span(seconds: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(seconds_text(one) for one in (min(seconds), max(seconds))))
+    return " to ".join(dict.fromkeys(seconds_text(end) for end in (min(seconds), max(seconds))))
 
 
 def _computing(case: Case) -> str:
-    """For stragglers, which are slow at that."""
+    """Computing time of stragglers and of the others."""
     own = [n for n in case.nodes if n.is_slow and n.compute_s is not None]
     others = [n.compute_s for n in case.nodes if not n.is_slow and n.compute_s is not None]
     if not case.straggler or not own or not others:
         return ""
     took = [f"node {node.rank} computes {seconds_text(node.compute_s or 0)}" for node in own]
-    return f"{listed(took)} a step, the others {_span(others)}"
+    return f"{listed(took)} per step, the others {_span(others)}"
 
 
 def _waiting(case: Case) -> str:
-    """Who waits mostly for whom, and for what part of a step."""
+    """Which nodes wait mostly for which, and for what share of a step."""
     waiting = {n.rank: _share(n) for n in case.nodes if _share(n) >= WAITS}
     whom: dict[int, list[int]] = {}
     for node in case.nodes:
@@ -122,7 +121,7 @@ def _waiting(case: Case) -> str:
 
 
 def _order(whom: Mapping[int, Sequence[int]], slow: Sequence[int]) -> list[int]:
-    """First who wait for a slow node, then who wait for those, and so on; the rest by rank."""
+    """First those that wait for a slow node, then those that wait for these, and so on."""
     ranks = list(slow)
     for rank in ranks:  # grows as it goes
         ranks += [waiting for waiting in whom.get(rank, ()) if waiting not in ranks]
@@ -134,16 +133,16 @@ def _share(node: Node) -> float:
 
 
 def extremes(study: Study) -> str:
-    """For every case the strategy with the shortest and the one with the longest step."""
+    """The strategies with the shortest and the longest step in every case."""
     if len(study.comparisons) < 2:
         return ""
     clauses = []
     cases = study.comparisons[0].cases
     for index, case in enumerate(cases):
-        steps = {one.label: one.cases[index].step_s for one in study.comparisons}
+        steps = {same.label: same.cases[index].step_s for same in study.comparisons}
         least, most = (choose(steps, key=lambda label: steps[label]) for choose in (min, max))
         clauses.append(
-            f"with {case_name(case, cases)} from {seconds_text(steps[least])} in {least}"
-            f" to {seconds_text(steps[most])} in {most}"
+            f"{case_name(case, cases)}: {seconds_text(steps[least])} ({least})"
+            f" to {seconds_text(steps[most])} ({most})"
         )
-    return f"The slowest node's step takes, {'; '.join(clauses)}."
+    return f"Step of the slowest node, by strategy: {'; '.join(clauses)}."

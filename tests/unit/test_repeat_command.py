@@ -1,4 +1,4 @@
-"""The command of a run, typed in again, is the same run."""
+"""The command that the report prints for a run makes the same experiment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from analysis.report.overview.command import command
+from analysis.report.overview.repeat import command
 from cluster.flags import make_parser
 from cluster.plan import make_experiments, settle
 from cluster.spec.experiment import Experiment
@@ -45,14 +45,14 @@ EXPERIMENTS = [
 ]
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.label)
-def test_what_it_says_makes_the_same_experiment(experiment: Experiment) -> None:
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.label)
+def test_the_printed_command_makes_the_same_experiment(experiment: Experiment) -> None:
     words = shlex.split(command(experiment.to_json()))
     assert words[0] == "./measure.sh"
     args = make_parser().parse_args(words[1:])
     assert settle(make_experiments(args), args.engine, print) == [experiment]
 
 
-def test_defaults_are_not_said() -> None:
+def test_defaults_are_left_out() -> None:
     text = command(Experiment().to_json())
     assert text == "./measure.sh --strategy allreduce --workers 4 --engine netns"

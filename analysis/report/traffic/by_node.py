@@ -1,0 +1,172 @@
+"""Traffic by node, and the traffic matrix: measured, and from theory."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.report.context import Report
+from analysis.report.figures import PALETTE, axis, bytes_scale, hover
+from analysis.report.page import (
+    Block,
+    Bullets,
+    Chart,
+    Choice,
+    Column,
+    Details,
+    Row,
+    Section,
+    Table,
+    texts,
+)
+from analysis.report.traffic import matrix
+from analysis.tables.configurations import Configuration
+from analysis.tables.load import Runs
+from cluster.observe.units import bytes_text
+
+SENT, RECEIVED = PALETTE[:2]
+NOTE = (
+    "Bars: what each interface counted in training, headers included. Auxiliary services (Spark's"
+    " master and driver) do not train: their bytes are in no other figure. The traffic matrix is"
+    " the payload of a round; rows add up to what a node sends, columns to what it receives."
+    " Measured: every worker reads the bytes of each of its TCP connections from the kernel"
+    " (TCP_INFO) at the beginning and end of training; this includes the library's framing, but"
+    " neither headers nor retransmitted bytes. Control traffic coordinates a launcher's workers"
+    " (Horovod, every millisecond); it is estimated and subtracted from the measured matrix. All"
+    " nodes of all runs are in tables/nodes.csv, all pairs in tables/pairs.csv."
+)
+NOT_OVER_ETH0 = (
+    "Not shown: GPUs of one host exchange over NVLink, PCIe or host memory, and eth0 carries only"
+    " rendezvous and synchronisation (see the section on GPUs). This applies to"
+)
+COLUMNS = [
+    Column("configuration", "configuration", style="left"),
+    Column("busiest node", "node", style="word"),
+    Column("sent by it", "train_sent_bytes", bytes_text),
+    Column("received by it", "train_received_bytes", bytes_text),
+    Column("sent, mean of workers", "mean_bytes", bytes_text),
+    Column("busiest / mean", "ratio", "{:.2f}".format),
+    Column("sent by auxiliary services", "auxiliary_bytes", bytes_text),
+    Column("control traffic per worker", "control_bytes", bytes_text),
+    Column("control traffic per second", "control_rate", bytes_text),
+]
+
+
+def section(report: Report) -> Section | None:
+    runs = report.runs
+    sent = [one for one in report.configurations if _nodes(runs, one)["train_sent_bytes"].sum()]
+    if not sent:
+        return None
+    crossed = runs.table["train_sent_bytes"].notna()
+    unseen = [one for one in sent if not crossed[one.numbers[0]]]
+    shown = [one for one in sent if one not in unseen]
+    names = "; ".join(one.label for one in unseen)
+    body: list[Block] = texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
+    tables = {}
+    if shown:
+        body += [*_by_node(report, shown), *_by_pair(runs, shown)]
+        tables = {"nodes": _named(runs, runs.traffic)}
+        if not runs.pairs.empty:
+            tables["pairs"] = _named(runs, runs.pairs)
+    return Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
+
+
+def _by_node(report: Report, shown: list[Configuration]) -> list[Block]:
+    bars = {one.label: _bars(_nodes(report.runs, one)) for one in shown}
+    rows = [_busiest(report, one, _nodes(report.runs, one)) for one in shown]
+    title = "Sent and received in training, by node"
+    return [Table(rows, COLUMNS), Choice("bytes-by-node", title, "run", bars)]
+
+
+def _by_pair(runs: Runs, shown: list[Configuration]) -> list[Block]:
+    """Measured configurations come first, so that the figure opens with one of them."""
+    found = {one.label: matrix.measured(runs, one) for one in shown}
+    known = [(one, pairs) for one in shown if (pairs := found[one.label]) is not None]
+    ordered = [one for one, _ in known] + [one for one in shown if found[one.label] is None]
+    charts = {one.label: matrix.chart(one, found[one.label]) for one in ordered}
+    drawn = {
+        label + ("" if found[label] or not known else " (theory only)"): chart
+        for label, chart in charts.items()
+        if chart is not None
+    }
+    body: list[Block] = []
+    if known:
+        rows = [matrix.table_row(one, pairs) for one, pairs in known]
+        summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"
+        body.append(Bullets(matrix.findings([pairs for _, pairs in known])))
+        body.append(Details(summary, [Table(rows, matrix.COLUMNS)]))
+    if drawn:
+        if len(known) < len(shown):
+            body += texts(_unmeasured(len(shown) - len(known), len(shown)))
+        sources = "theory and measured" if known else "from theory"
+        title = f"Traffic matrix: payload of a round, {sources}"
+        body.append(Choice("traffic-matrix", title, "run", drawn))
+    return body
+
+
+def _unmeasured(missing: int, shown: int) -> str:
+    which = "these runs" if missing == shown else f"{missing} of {shown} configurations"
+    return (
+        f"Theory only for {which}: bytes per connection were not counted (an older gradwire, or a"
+        " kernel before Linux 4.19), or the two ends of connections could not be matched."
+    )
+
+
+def _named(runs: Runs, of_runs: pd.DataFrame) -> pd.DataFrame:
+    """With session and run instead of a number."""
+    names = runs.table[["session", "run"]]
+    return of_runs.merge(names, left_on="number", right_index=True).drop(columns="number")
+
+
+def _nodes(runs: Runs, configuration: Configuration) -> pd.DataFrame:
+    """Of its first run: all seeds send the same."""
+    traffic = runs.traffic
+    return traffic[traffic["number"] == configuration.numbers[0]]
+
+
+def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) -> Row:
+    exchanging = nodes[nodes["rank"].notna()]
+    busy = exchanging[["train_sent_bytes", "train_received_bytes"]].max(axis=1)
+    top = exchanging.iloc[int(busy.astype(float).to_numpy().argmax())]
+    workers = exchanging[exchanging["role"] == "worker"]["train_sent_bytes"]
+    mean = float(workers.astype(float).mean())
+    auxiliary = nodes[nodes["rank"].isna()]["train_sent_bytes"]
+    first = report.runs.table.loc[configuration.numbers[0]]
+    return {
+        "configuration": configuration.label,
+        "strategy": configuration.strategy,
+        "node": f"{top['node']} ({top['role']})",
+        "train_sent_bytes": int(top["train_sent_bytes"]),
+        "train_received_bytes": int(top["train_received_bytes"]),
+        "mean_bytes": mean,
+        "ratio": float(busy.max()) / mean if mean else None,
+        "auxiliary_bytes": None if auxiliary.empty else int(auxiliary.sum()),
+        "control_bytes": first["control_sent_bytes"],
+        "control_rate": first["control_bytes_per_second"],
+    }
+
+
+def _bars(nodes: pd.DataFrame) -> Chart:
+    names = [str(name) for name in nodes["node"]]
+    values = {way: [int(v) for v in nodes[f"train_{way}_bytes"]] for way in ("sent", "received")}
+    y = bytes_scale(
+        "traffic in training", [v for of in values.values() for v in of], may_be_log=False
+    )
+    traces = [
+        {
+            "type": "bar",
+            "x": names,
+            "y": y(values[way]),
+            "customdata": [bytes_text(value, 4) for value in values[way]],
+            "name": way,
+            "marker": {"color": colour},
+            "hovertemplate": hover("%{x} {} %{customdata}", way),
+        }
+        for way, colour in (("sent", SENT), ("received", RECEIVED))
+    ]
+    layout = {
+        "height": 330,
+        "xaxis": axis("node", type="category", showgrid=False),
+        "yaxis": y.axis,
+        "barmode": "group",
+    }
+    return Chart("", "", traces, layout)
