@@ -61,7 +61,7 @@ def instructions(experiment: Experiment, run: RunFolder) -> str:
             "",
             "1. once: its Python and the data; and a copy of that folder, in the same place",
             "    ./measure.sh --doctor",
-            *(f"    {_python()} -m workloads.data fetch {name}" for name in sets),
+            *([f"    {_python()} -m workloads.data fetch {' '.join(sets)}"] if sets else []),
             "2. within some minutes: on host K the line with --node-rank K, where HOST0 is a name"
             " or address of host 0 that all others reach",
             *(f"    {command(experiment, run, rank)}" for rank in hosts),

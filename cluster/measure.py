@@ -26,7 +26,8 @@ from cluster.session import Session
 from cluster.spec.catalogue import MODELS, files_of
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, Experiment
-from workloads.data.datasets import DataError, default_data_dir
+from workloads.data.dataset import DataError
+from workloads.data.folders import default_data_dir
 from workloads.data.prepare import prepare_all
 from workloads.models.pretrained import Chooser
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from workloads.comm.flat import FlatModel
 from workloads.comm.peers import Peers
 from workloads.data.batches import Batch, test_batches
-from workloads.data.readers import Samples
+from workloads.data.samples import Samples
 
 
 @dataclass(frozen=True)

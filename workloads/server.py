@@ -17,6 +17,7 @@ from workloads.comm.flat import FlatModel
 from workloads.comm.peers import enter_phase
 from workloads.comm.round import Round
 from workloads.counters.interfaces import full_segment, own_network
+from workloads.data.tokens import data_folder
 from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.launchers import join
@@ -25,12 +26,13 @@ from workloads.optimizers import make_optimizer
 from workloads.strategies.parameter_server import serve
 
 
-def run_server(spec: Experiment, rank: int, data_folder: Path, log: EventLog) -> None:
+def run_server(spec: Experiment, rank: int, data_root: Path, log: EventLog) -> None:
     """Start from the same weights as the workers, and reply in each of their rounds."""
     log.boundary(Phase, phase="setup")
     torch.set_num_threads(1)
     device = open_device(spec.device).torch_device
-    server = Server(spec, make_model(spec.model, spec.seed, data_folder).to(device))
+    model = make_model(spec.model, spec.seed, data_folder(spec, data_root))
+    server = Server(spec, model.to(device))
     log.write(
         Hello(
             node=log.node,

@@ -23,13 +23,14 @@ from workloads.comm.flat import FlatModel
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.interfaces import full_segment, own_network
 from workloads.data.batches import Batch
-from workloads.data.readers import Samples, read_samples
+from workloads.data.samples import Samples, read_samples
 from workloads.data.shard import Shard
+from workloads.data.tokens import data_folder
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
 from workloads.launchers import join
-from workloads.models.networks import make_model, weights_of
+from workloads.models.networks import make_model
 from workloads.optimizers import Optimizer, make_optimizer
 
 EVALUATION_SAMPLES = 2000
@@ -40,7 +41,7 @@ OWN_SAMPLES = 1000
 
 
 def train(
-    spec: Experiment, rank: int, data_folder: Path, log: EventLog, folder: RunFolder | None
+    spec: Experiment, rank: int, data_root: Path, log: EventLog, folder: RunFolder | None
 ) -> None:
     """The whole run. `folder` receives the final model; None keeps nothing."""
     log.boundary(Phase, phase="setup")
@@ -48,10 +49,10 @@ def train(
     gc.freeze()
     torch.set_num_threads(1)
     device = open_device(spec.device)
-    model = make_model(spec.model, spec.seed, data_folder).to(device.torch_device)
+    model = make_model(spec.model, spec.seed, data_folder(spec, data_root)).to(device.torch_device)
     flat = FlatModel(model)
     optimizer = make_optimizer(spec, flat)
-    data = read_samples(str(spec.dataset), data_folder, spec.train_size, weights_of(spec.model))
+    data = read_samples(spec, data_root)
     shard = Shard(spec, rank, data)
     model_bytes = wire_bytes(flat, spec.compress)
     log.write(

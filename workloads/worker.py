@@ -1,17 +1,18 @@
-"""The process on a node: python -m workloads.worker. Everything comes from the environment.
+"""The process on a node: python -m workloads.worker. All settings are environment variables.
 
     RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT   as torchrun sets them
-    GRADWIRE_RUNS       run folders, one a line, done in that order
-    GRADWIRE_RECORD     0: print how it goes, keep nothing
-                        1: write events, log and model into the run folder, as ./measure.sh has it
-                        unattended: write events and model, and print how it goes; see docs/several-hosts.md
-    GRADWIRE_STAY_S     unattended: seconds to stay after the last run, for a collector that reads the counters at rest
-    GRADWIRE_DATA       the folder with the data set's files (default: the cache)
+    GRADWIRE_RUNS       run folders, one per line, executed in this order
+    GRADWIRE_RECORD     0: print progress, record nothing
+                        1: write events, log and model into the run folder, for ./measure.sh
+                        unattended: write events and model, print progress (docs/several-hosts.md)
+    GRADWIRE_STAY_S     unattended: seconds to stay after the last run, while a collector reads the
+                        final counters
+    GRADWIRE_DATA       folder with the data (default: the cache)
 
-torch is imported once; each run gets a fresh child, so runs of a sweep share a node but no state.
-With 1 the worker waits for a run's spec.json to appear, which is the host's "go", and stays after the last
-run until it is stopped, so that the host can read the counters at rest. Unattended it does neither: nobody
-watches, the folder was prepared before, and what it holds is put together afterwards.
+torch is imported once. Each run has its own forked process, so runs of a sweep share a node but no
+state. Start protocol with GRADWIRE_RECORD=1: the worker starts a run when its spec.json appears, and
+stays after the last run until it is stopped, so that the host can read the final counters. Unattended
+it does neither: the folder was prepared before, and results are collected afterwards.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch  # noqa: F401  imported here, before the first fork, so that it is paid for once
+import torch  # noqa: F401  imported once, before the first fork
 
 from cluster.spec.documents.events import Failure
 from cluster.spec.errors import SpecError
 from cluster.spec.run_folder import RunFolder, node_name
 from workloads import server, training
 from workloads.counters import memory
-from workloads.data.datasets import FILES, default_data_dir, folder_of, problems
+from workloads.data.folders import default_data_dir
+from workloads.data.tokens import is_complete, weights_of
 from workloads.event_log import EventLog
 
 PATIENCE_S = 120.0
-"""How long a node waits for its host before it gives up and leaves by itself."""
+"""How long a node waits for its host before it exits."""
 UNATTENDED = "unattended"
 
 
@@ -48,7 +50,7 @@ class Settings:
     record: bool
     data_folder: Path
     unattended: bool = False
-    """Nobody says go, reads the counters or stops us."""
+    """No host starts runs, reads counters or stops this worker."""
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -91,12 +93,12 @@ def main() -> int:
 def find_mistake(
     folder: RunFolder, settings: Settings, environment: Mapping[str, str]
 ) -> str | None:
-    """Why this run cannot be done, or counted, as we were started; one line."""
+    """Why this run cannot be executed or measured with these settings, in one line."""
     beside = int(environment.get("LOCAL_WORLD_SIZE", 1))
     if beside > 1:
         return (
-            f"{beside} processes on this host share its interfaces, and their bytes cannot be told apart:"
-            " use --nproc-per-node 1, and a host for each worker"
+            f"{beside} processes on this host share its interfaces, and their bytes cannot be told"
+            " apart: use --nproc-per-node 1, and a host for each worker"
         )
     try:
         experiment = folder.read_experiment()
@@ -112,24 +114,25 @@ def find_mistake(
             f" start as many (torchrun --nnodes {nodes})"
         )
     if not settings.unattended:
-        return None  # ./measure.sh has looked after the rest
-    events, dataset = folder.events(settings.rank), str(experiment.dataset)
+        return None  # ./measure.sh has checked the rest
+    events = folder.events(settings.rank)
     if events.exists():
-        return f"{events} is there already: prepare a new folder for another run"
-    if dataset != "none" and problems(FILES[dataset], folder_of(dataset, settings.data_folder)):
+        return f"{events} exists already: prepare a new folder for another run"
+    if not is_complete(experiment, settings.data_folder):
+        names = " ".join(filter(None, (str(experiment.dataset), weights_of(experiment.model))))
         return (
-            f"{settings.data_folder} has no whole {dataset}: fetch it to this host with"
-            f" 'python -m workloads.data fetch {dataset}'"
+            f"{settings.data_folder} does not have all files of {names}: fetch them to this host"
+            f" with 'python -m workloads.data fetch {names}'"
         )
     return None
 
 
 def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None) -> None:
-    """`log` is for a worker whose events go elsewhere; it also prints where its launcher wants it."""
+    """Execute one run. `log` is given by launchers whose events go elsewhere."""
     if log is None:
         if settings.unattended:
-            for one in folder.node_folders():
-                one.mkdir(exist_ok=True)  # not every way to copy a folder takes empty ones along
+            for node_folder in folder.node_folders():
+                node_folder.mkdir(exist_ok=True)  # not every way to copy keeps empty folders
         elif settings.record:
             log_to(folder.log(settings.rank))
         events = folder.events(settings.rank) if settings.record else None
@@ -157,13 +160,14 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
 
 
 def log_to(path: Path) -> None:
-    """From now on standard output and error go there."""
+    """Redirect standard output and error to a file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
 
 
 def appears(path: Path) -> bool:
+    """Wait for a file to be created; False after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not path.exists():
         if time.monotonic() > deadline:
@@ -173,7 +177,7 @@ def appears(path: Path) -> bool:
 
 
 def _in_child(work: Callable[[], None]) -> int:
-    """Run it in a fork; its exit code, or 128 + the signal that ended it."""
+    """Call a function in a forked process; its exit code, or 128 + the signal that ended it."""
     child = os.fork()
     if child == 0:
         faulthandler.enable()

@@ -59,8 +59,8 @@ def main() -> int:
     except SpecError as error:
         print(f"plan: {error}", file=sys.stderr)
         return 2
-    for name in files_of(experiment.model, experiment.dataset):
-        fetched = subprocess.run([sys.executable, "-m", "workloads.data", "fetch", name])
+    if names := files_of(experiment.model, experiment.dataset):
+        fetched = subprocess.run([sys.executable, "-m", "workloads.data", "fetch", *names])
         if fetched.returncode != 0:
             return fetched.returncode
     prepare(session, experiment, plan)

@@ -11,8 +11,9 @@ from cluster.spec.catalogue import MODELS
 from cluster.spec.run_folder import RunFolder
 from tests import laws
 from tests.measuring import measure, one
-from workloads.data.datasets import DATASETS, DataError
+from workloads.data.dataset import DataError
 from workloads.data.prepare import prepare
+from workloads.data.sets import DATASETS
 
 
 def test_every_strategy_updates_alike_with_adamw_decay_and_a_warm_up(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from tests.measuring import (
     one,
     start,
 )
-from workloads.data.datasets import DATASETS
 from workloads.data.prepare import prepare
+from workloads.data.sets import DATASETS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
 DOCKER = ("--engine", "docker")

@@ -30,8 +30,8 @@ from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests import laws
 from tests.docker.test_docker_runs import exit_codes
 from tests.measuring import PROJECT
-from workloads.data.datasets import DATASETS
 from workloads.data.prepare import prepare
+from workloads.data.sets import DATASETS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker"), pytest.mark.timeout(1200)]
 

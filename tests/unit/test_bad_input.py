@@ -27,7 +27,7 @@ from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.options import OPTIMIZERS
 from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import SCHEDULES, STRATEGIES
-from workloads.data.datasets import DATASETS
+from workloads.data.sets import DATASETS
 
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGES = DATASETS["mnist"].files[0]

@@ -10,9 +10,12 @@ import torch
 
 from workloads.data import batches
 from workloads.data.batches import epoch_order, shard, train_batches, train_rows
-from workloads.data.datasets import DATASETS, DataError
+from workloads.data.dataset import DataError
 from workloads.data.prepare import prepare
-from workloads.data.readers import Rows, Samples, read_idx, read_mnist
+from workloads.data.samples import Rows, Samples
+from workloads.data.sets import DATASETS
+from workloads.data.sets.mnist import read as read_mnist
+from workloads.data.sets.mnist import read_idx
 
 PINNED = [2466, 23328, 20094, 50894, 22545]
 ODD = [(600, 1, 64), (600, 6, 10), (601, 6, 10), (997, 7, 3), (64, 64, 1), (1000, 128, 7)]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import numpy
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cluster.spec.catalogue import MODELS
 from workloads.comm.flat import FlatModel
-from workloads.data.datasets import DataError
-from workloads.models import networks as models
-from workloads.models.bert import BASE_CASED, MINILM, Bert, Size, load_pretrained, read_tensors
+from workloads.data.dataset import DataError
+from workloads.data.tokens import read_weights
+from workloads.models import networks
+from workloads.models.bert import BASE_CASED, MINILM, Bert, Size, load_pretrained
 from workloads.models.vision import VGG11, ResNet18, Vgg11
 
 SMALL = Size(vocabulary=50, hidden=24, inner=40, layers=2, heads=3, positions=16)
@@ -30,13 +30,13 @@ def size(model: nn.Module) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_as_many_parameters_as_the_catalogue_says(name: str) -> None:
     with torch.device("meta"):
-        assert size(models.MODELS[name]()) == MODELS[name].parameters
+        assert size(networks.MODELS[name]()) == MODELS[name].parameters
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_buffers_where_the_catalogue_says(name: str) -> None:
     with torch.device("meta"):
-        found = [b for b in models.MODELS[name]().buffers() if b.is_floating_point()]
+        found = [b for b in networks.MODELS[name]().buffers() if b.is_floating_point()]
     assert bool(found) == MODELS[name].has_buffers
 
 
@@ -178,20 +178,6 @@ def test_bert_equals_a_forward_pass_by_hand_whatever_the_padding() -> None:
         assert (found[row] - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> Path:
-    """As the safetensors format has it."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    numbers = b""
-    for name, tensor in tensors.items():
-        raw = struct.pack(f"<{tensor.numel()}f", *tensor.flatten().tolist())
-        place = [len(numbers), len(numbers) + len(raw)]
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": place}
-        numbers += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
-    return path
-
-
 def bare_name(name: str) -> str:
     """As all-MiniLM-L6-v2 has it."""
     return name.removeprefix("bert.")
@@ -205,16 +191,23 @@ def old_name(name: str) -> str:
     return name
 
 
+def convert(tensors: dict[str, Tensor], folder: Path) -> Path:
+    """As the host does: a safetensors file, read and written for the nodes."""
+    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
+    numpy.savez(folder / "weights.npz", **read_weights(folder / "model.safetensors"))
+    return folder / "weights.npz"
+
+
 @pytest.mark.parametrize("named", [bare_name, old_name])
-def test_pretrained_weights_are_all_taken_but_the_classifier_is_its_own(
+def test_pretrained_weights_are_all_loaded_except_the_classifier(
     named: Callable[[str], str], tmp_path: Path
 ) -> None:
     teacher, pupil = Bert(SMALL), Bert(SMALL)
     wanted = randomise(teacher)
     written = {named(k): v for k, v in wanted.items() if "classifier" not in k}
-    written["cls.seq_relationship.weight"] = torch.zeros(2, 24)  # other heads are left alone
+    written["cls.seq_relationship.weight"] = torch.zeros(2, 24)  # other heads are ignored
     own = pupil.classifier.weight.clone()
-    load_pretrained(pupil, write_tensors(tmp_path / "model.safetensors", written))
+    load_pretrained(pupil, convert(written, tmp_path))
     for name, tensor in pupil.state_dict().items():
         assert torch.equal(tensor, own if name == "classifier.weight" else wanted[name]) or (
             name == "classifier.bias"
@@ -222,14 +215,14 @@ def test_pretrained_weights_are_all_taken_but_the_classifier_is_its_own(
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    path = write_tensors(tmp_path / "model.safetensors", {"pooler.dense.bias": torch.zeros(3)})
+    path = convert({"pooler.dense.bias": torch.zeros(3)}, tmp_path)
     with pytest.raises(
         DataError, match=r"has no bert\.embeddings\.word_embeddings\.weight of shape"
     ):
         load_pretrained(Bert(SMALL), path)
     (tmp_path / "page").write_text("<html>Please log in</html>")
     with pytest.raises(DataError, match="cannot be read as a safetensors file"):
-        read_tensors(tmp_path / "page")
+        read_weights(tmp_path / "page")
 
 
 def test_bert_learns_a_handful_of_rows() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,10 @@ import pytest
 from cluster.flags import make_parser
 from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
+from tests.data_sets import web_server
 from workloads.data import sources
-from workloads.data.datasets import WEIGHTS, DataFile, Dataset
-from workloads.models.pretrained import Chooser, choose
+from workloads.data.dataset import DataFile, Dataset
+from workloads.models.pretrained import WEIGHTS, Chooser, choose
 
 MODELS = ("large", "small")
 RAW = b"weights" * 1000
@@ -36,11 +34,8 @@ def hub(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Its address, and the folder that it hands out."""
     folder = tmp_path / "hub"
     folder.mkdir()
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/", folder
-        server.shutdown()
+    with web_server(folder) as address:
+        yield address, folder
 
 
 def weights(address: str) -> dict[str, Dataset]:
@@ -65,7 +60,7 @@ def test_the_large_one_is_taken_where_the_hub_has_it(hub: tuple[str, Path]) -> N
 def test_a_hub_that_answers_but_does_not_have_it_is_out_of_reach(hub: tuple[str, Path]) -> None:
     model, why = choose(MODELS, None, weights(hub[0]))
     assert model == "small"
-    assert "large is neither here nor in reach (127.0.0.1" in why
+    assert "large is neither here nor available (127.0.0.1" in why
     assert "not found" in why.lower()
 
 
@@ -76,7 +71,7 @@ def test_the_small_one_is_taken_where_nobody_answers(nobody: str) -> None:
 
 
 def test_a_hub_that_is_silent_is_given_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MIRRORS_ANSWER_S", 0.3)
+    monkeypatch.setattr(sources, "ANSWER_TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         model, why = choose(MODELS, None, weights(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
     assert model == "small"
@@ -101,7 +96,7 @@ def test_a_workload_asks_once_and_its_line_says_how_to_pin(nobody: str) -> None:
     chooser = Chooser(weights=weights(nobody))
     assert [chooser("some", MODELS) for _ in range(3)] == ["small"] * 3
     (line,) = chooser.lines.values()
-    assert line.startswith("workload some: model small, since large is neither here nor in reach")
+    assert line.startswith("workload some: model small, since large is neither here nor available")
     assert line.endswith("; --model small pins it")
 
 

@@ -16,9 +16,9 @@ from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from workloads.data import partition
 from workloads.data.batches import draw_changes, moved
-from workloads.data.readers import Rows, Samples, read_pairs, read_samples
+from workloads.data.samples import Rows, Samples
+from workloads.data.sets import cifar10
 from workloads.data.shard import Shard
-from workloads.data.wordpiece import WordPiece
 
 
 def labelled(count: int = 3000) -> Tensor:
@@ -163,7 +163,7 @@ def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:
         records[name] = torch.randint(0, 256, (4, 3073), generator=draw, dtype=torch.uint8)
         records[name][:, 0] %= 10
         (tmp_path / name).write_bytes(bytes(records[name].flatten().tolist()))
-    data = read_samples("cifar10", tmp_path)
+    data = cifar10.read(tmp_path)
     for number in range(20):
         record = records[files[number // 4]][number % 4]
         assert data.train_labels[number] == record[0]
@@ -172,41 +172,6 @@ def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:
         ready = data.ready(image)
         assert ready[0, 2, 5, 7] == pytest.approx((int(image[0, 2, 5, 7]) / 255 - 0.4465) / 0.2616)
     assert torch.equal(data.test_labels, records["test_batch.bin"][:, 0])
-
-
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s", "sleep", "!", "cafe", "un"]
-
-
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> WordPiece:
-    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    return WordPiece(tmp_path / "vocab.txt", lower=True)
-
-
-def test_words_are_cut_into_the_longest_pieces_that_are_known(tokenizer: WordPiece) -> None:
-    assert tokenizer.encode("The cats sleep!") == [4, 5, 6, 7, 8]
-    assert tokenizer.encode("Café\u200b  unknown\tcat") == [9, 1, 5]
-    assert tokenizer.encode("") == []
-
-
-def test_a_pair_is_cut_from_the_longer_sentence_and_padded(tokenizer: WordPiece) -> None:
-    assert tokenizer.encode_pair("cat", "the cats", 9) == (
-        [2, 5, 3, 4, 5, 6, 3, 0, 0],
-        [0, 0, 0, 1, 1, 1, 1, 0, 0],
-    )
-    tokens, sentences = tokenizer.encode_pair("cat cat cat cat", "the", 6)
-    assert (tokens, sentences) == ([2, 5, 5, 3, 4, 3], [0, 0, 0, 0, 1, 1])
-
-
-def test_sentence_pairs_are_read_without_quoting(tokenizer: WordPiece, tmp_path: Path) -> None:
-    path = tmp_path / "train.tsv"
-    path.write_text(
-        'index\tsentence1\tsentence2\tlabel\n0\t"the cat\tcats\tentailment\n1\tcat\tun\tnot_entailment\n'
-    )
-    inputs, labels = read_pairs(path, tokenizer)
-    assert inputs.shape == (2, 2, 128)
-    assert labels.tolist() == [0, 1]
-    assert inputs[0, 0, :8].tolist() == [2, 1, 4, 5, 3, 5, 6, 3]
 
 
 def test_how_training_went_is_told_by_epoch() -> None:

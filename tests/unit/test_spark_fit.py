@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.launchers.remote_entry import look_around
+from workloads.launchers.remote_entry import describe_host
 from workloads.launchers.spark_fit import complaint, differing, too_few
 
 HERE: dict[str, Any] = {"versions": {"Python": "3.11.7", "torch": "2.13.0+cpu"}}
@@ -64,7 +64,7 @@ def test_looking_around_finds_this_very_host() -> None:
     import socket
     import sys
 
-    found = look_around()
+    found = describe_host()
     assert found["host"] == socket.gethostname()
     assert found["python"] == sys.executable
     assert differing([found], found) is None

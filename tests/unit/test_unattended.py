@@ -78,7 +78,7 @@ def test_a_host_without_the_folder_the_data_or_room_for_its_events_says_so(
     folder.spec.write_text(json.dumps(Experiment(workers=1, strategy="single").to_json()))
     assert "python -m workloads.data fetch mnist" in str(mistake(folder))
     folder.events(0).write_text("")
-    assert "is there already: prepare a new folder" in str(mistake(folder))
+    assert "exists already: prepare a new folder" in str(mistake(folder))
 
 
 def worker(folder: RunFolder, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def test_a_worker_alone_neither_waits_nor_stays_and_its_summary_is_made_afterwar
     assert again.returncode == 2
     (line,) = again.stderr.splitlines()
     assert line.startswith("worker: ")
-    assert "is there already" in line
+    assert "exists already" in line
 
 
 def test_a_word_that_is_none_is_refused(folder: RunFolder) -> None:

@@ -1,6 +1,6 @@
-"""python -m workloads.data fetch|status"""
+"""python -m workloads.data: see command.py."""
 
 from cluster.spec.command_line import run
-from workloads.data.prepare import main
+from workloads.data.command import main
 
 run(main)

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from workloads.data import partition as partitions
-from workloads.data.datasets import DataError
-from workloads.data.readers import Samples
+from workloads.data.dataset import DataError
+from workloads.data.samples import Samples
 
 SUBSET_SEED = 20_120_501
 """Chooses which samples a smaller train_size keeps. Not the experiment's seed: repeats with other

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cluster.spec.experiment import Experiment
 from workloads.data.batches import Batch, draw_changes, own_samples, train_batches, train_rows
-from workloads.data.readers import Samples
+from workloads.data.samples import Samples
 
 
 class Shard:

@@ -1,6 +1,7 @@
-"""What the driver keeps for workers on hosts it shares no disk with: they fetch code, spec and data, and bring events.
+"""HTTP server of the driver for workers on hosts without a shared disk.
 
-A small HTTP server. Nobody gets or leaves anything without its key, which is part of every address.
+Workers download code, spec and data, and upload events and the model. Every address contains a random
+key, without which nothing is served or accepted.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cluster.spec.catalogue import MODELS
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder
-from workloads.data.datasets import folder_of
+from workloads.data.tokens import data_folder, data_name
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster", "workloads")
@@ -26,7 +26,7 @@ PIECE_BYTES = 1 << 20
 
 
 def zipped_code() -> bytes:
-    """Our modules, as a zip that Python can import from."""
+    """The packages that workers need, as a zip from which Python can import."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
@@ -36,19 +36,15 @@ def zipped_code() -> bytes:
 
 
 def data_files(spec: Experiment, root: Path) -> dict[str, Path]:
-    """What a run reads, as SET/FILE -> where it lies: its data set, and weights to start from."""
-    weights = MODELS[spec.model].weights if spec.model in MODELS else None
-    sets = [name for name in (spec.dataset, weights) if name and name != "none"]
-    return {
-        f"{name}/{file.name}": file
-        for name in sets
-        for file in sorted(folder_of(name, root).iterdir())
-        if file.is_file()
-    }
+    """The files that a run reads: DATASET/FILE -> path."""
+    if spec.dataset == "none":
+        return {}
+    files = sorted(data_folder(spec, root).iterdir())
+    return {f"{data_name(spec)}/{file.name}": file for file in files if file.is_file()}
 
 
 class ArtifactServer:
-    """A context manager; `run` and `data` are what workers are given at the moment."""
+    """A context manager; `run` and `data` are the current run's folder and data."""
 
     def __init__(self, host: str) -> None:
         self.code = zipped_code()
@@ -68,7 +64,7 @@ class ArtifactServer:
         self._server.server_close()
 
     def _get(self, path: str) -> bytes | Path | None:
-        """What lies there."""
+        """The content at a path."""
         kind, _, name = path.partition("/")
         if kind == "code":
             return self.code
@@ -104,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
     put: Callable[[str, bytes], bool]
 
     def do_GET(self) -> None:
-        found = self._asked(type(self).get)
+        found = self._call(type(self).get)
         if isinstance(found, Path):
             self._answer(200, found.stat().st_size)
             with found.open("rb") as file:
@@ -118,12 +114,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(200 if self._asked(type(self).put, body) else 404, 0)
+        self._answer(200 if self._call(type(self).put, body) else 404, 0)
 
-    def _asked(self, what: Callable[..., Any], *more: Any) -> Any:
-        """For the path behind the key; nothing with another key."""
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with the path after the key; None for a wrong key."""
         key, _, path = self.path.lstrip("/").partition("/")
-        return what(path, *more) if secrets.compare_digest(key, self.key) else None
+        return function(path, *arguments) if secrets.compare_digest(key, self.key) else None
 
     def _answer(self, status: int, length: int) -> None:
         self.send_response(status)
@@ -131,4 +127,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not a word for each request."""
+        """No-op: requests are not logged."""

@@ -1,6 +1,6 @@
-"""What the driver sends to hosts that know nothing of gradwire: functions that travel by value.
+"""Entry points on hosts without gradwire: functions that spark_remote.py sends by value.
 
-So they import what they need themselves, and only what Python brings along. spark_remote.py sends them.
+They import what they need themselves, from the standard library only.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 PACKAGES = ("torch", "horovod", "pyspark", "psutil", "numpy")
-"""What must be the same there and here."""
+"""Their versions must be the same on all hosts."""
 
 
-def look_around(_: object = None) -> dict[str, Any]:
-    """Which host this is, and what is on it."""
+def describe_host(_: object = None) -> dict[str, Any]:
+    """This host's name, network, Python and package versions."""
     import os
     import platform
     import socket
@@ -36,14 +36,14 @@ def look_around(_: object = None) -> dict[str, Any]:
 
 
 def train(artifact_server: str, networks: list[str]) -> None:
-    """Fetch gradwire from the driver, and go on with what it says. `networks` are all workers', by look_around."""
+    """Download gradwire from the driver and execute a run; `networks` are those of all workers."""
     import os
     import sys
     import tempfile
     import urllib.request
     from pathlib import Path
 
-    # Below the Spark application's own folder: a task that is killed leaves it there, and to whoever clears that.
+    # In the Spark application's own folder, which Spark removes even if this task is killed.
     own = os.environ.get("HOROVOD_SPARK_WORK_DIR")
     with tempfile.TemporaryDirectory(prefix="gradwire-", dir=own) as folder:
         code = Path(folder) / "code.zip"
@@ -52,4 +52,4 @@ def train(artifact_server: str, networks: list[str]) -> None:
         sys.path.insert(0, str(code))
         from workloads.launchers import remote_task
 
-        remote_task.train(artifact_server, Path(folder), networks.count(look_around()["network"]))
+        remote_task.train(artifact_server, Path(folder), networks.count(describe_host()["network"]))

@@ -1,6 +1,6 @@
-"""One run on one worker of a cluster that is not ours: what it needs and leaves, it fetches from and brings to the driver.
+"""One run on one worker of an existing cluster: downloads its input from, uploads to the driver.
 
-Its log leaves between epochs, so that none of it is counted as training. Ranks are Horovod's.
+Events are uploaded between epochs, so that none of these bytes count as training. Ranks are Horovod's.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from workloads.event_log import EventLog
 from workloads.worker import Settings, run_once
 
 TIMEOUT_S = 60
-LEAVES_WITH = (Hello, Epoch, Failure, End)
-"""Events outside of training: with them all that has been written so far is sent."""
+UPLOADED_WITH = (Hello, Epoch, Failure, End)
+"""Events outside of training: with them all events so far are uploaded."""
 
 
 class SentLog(EventLog):
-    """An event log whose file is with the driver."""
+    """An event log whose file is on the driver's host."""
 
     def __init__(self, artifact_server: str, node: str, workers_on_host: int) -> None:
         super().__init__(None, node, workers_on_host)
@@ -32,13 +32,13 @@ class SentLog(EventLog):
 
     def write(self, event: Event) -> None:
         self._lines.append(event.line())
-        if isinstance(event, LEAVES_WITH):
+        if isinstance(event, UPLOADED_WITH):
             put(self._address, "".join(self._lines).encode())
             self._lines.clear()
 
 
 def train(artifact_server: str, folder: Path, workers_on_host: int) -> None:
-    """In a folder that is removed afterwards. `workers_on_host` workers share this host's interfaces."""
+    """Execute a run in a temporary folder; `workers_on_host` workers share this host's interfaces."""
     rank = int(os.environ["HOROVOD_RANK"])
     run = RunFolder(folder / "run").create()
     run.spec.write_bytes(get(f"{artifact_server}/spec"))
@@ -52,7 +52,7 @@ def train(artifact_server: str, folder: Path, workers_on_host: int) -> None:
 
 
 def fetch_data(artifact_server: str, folder: Path) -> Path:
-    """Every run anew: Spark itself would leave them lying about on its workers."""
+    """Download the data for this run only: Spark would leave its own copies on the workers."""
     folder.mkdir()
     for name in json.loads(get(f"{artifact_server}/data")):
         (folder / name).parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
-"""The driver of Horovod on Spark: python -m workloads.launchers.spark_driver. Settings as workloads/worker.py has them.
+"""The driver of Horovod on Spark: python -m workloads.launchers.spark_driver
 
-One Spark application for all runs of a cluster. Each run is one job of as many tasks as there are workers, which
-Horovod connects and in which it calls workloads/launchers/spark_task.py; every Spark worker has one core, hence one
-task. The application is opened before the first run's "go", so that a run does not wait for it.
+Settings are those of workloads/worker.py. One Spark application executes all runs of a cluster. Each run
+is one job with a task per worker, which Horovod connects and in which it calls spark_task.py; every
+Spark worker has one core, hence one task. The application is opened before the first run starts.
 """
 
 from __future__ import annotations

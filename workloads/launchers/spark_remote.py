@@ -1,8 +1,8 @@
-"""The driver on a Spark cluster that is there already: python -m workloads.launchers.spark_remote MASTER WORKERS
+"""The driver on an existing Spark cluster: python -m workloads.launchers.spark_remote MASTER WORKERS
 
-Started by cluster/existing/engine.py. First it asks the cluster for as many tasks at once as there will be workers, and
-each what it has; what it found, or what is wrong, is the first line on standard output, as JSON. Then every line on
-standard input, {"run": folder, "data": folder}, is a run. It ends when standard input does.
+Started by cluster/existing/engine.py. It first runs one task per worker, all at once, which describe
+their hosts; the descriptions, or what is wrong, are the first line on standard output, as JSON. Then
+every line on standard input, {"run": folder, "data": folder}, is a run. It ends with standard input.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from pyspark.sql import SparkSession
 from cluster.spec.documents.events import End
 from cluster.spec.run_folder import RunFolder
 from workloads.event_log import EventLog
-from workloads.launchers import remote_entry as remote_entry
+from workloads.launchers import remote_entry
 from workloads.launchers.artifact_server import ArtifactServer
 from workloads.launchers.spark_fit import complaint, differing, too_few
 from workloads.worker import PATIENCE_S, appears, log_to
 
 DRIVER = "driver"
 SLOTS_WAIT_S = float(os.environ.get("GRADWIRE_SPARK_WAIT_S", "60"))
-"""For another executor to come; those of a busy cluster take their time."""
+"""How long to wait for another executor."""
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 5
-LOOKS = 2
+ATTEMPTS = 2
 
 
-class Unfit(Exception):
-    """The cluster cannot do it; the message is one line and says why."""
+class ClusterError(Exception):
+    """Why the cluster cannot execute the runs, in one line."""
 
 
 def main(master: str, workers: int) -> int:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # Spark and Horovod print, too
-    # Horovod forks, and a fork closes its sys.stdin, for which it must not wait for us who read there.
+    os.dup2(2, 1)  # Spark and Horovod print to it
+    # Horovod forks, and a fork closes sys.stdin, which would block while this process reads it.
     orders_in = os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for library in (cloudpickle, pyspark.cloudpickle):
         library.register_pickle_by_value(remote_entry)
     session = open_session(master, workers)
     try:
-        found = look_around(session, workers)
-    except Unfit as unfit:
-        answers.write(json.dumps({"complaint": str(unfit)}) + "\n")
+        found = describe_workers(session, workers)
+    except ClusterError as error:
+        answers.write(json.dumps({"complaint": str(error)}) + "\n")
         _close(session)
         return 1
     answers.write(json.dumps({"workers": found}) + "\n")
@@ -68,11 +68,12 @@ def main(master: str, workers: int) -> int:
     threading.Thread(target=_listen, args=(orders_in, orders, session), daemon=True).start()
     with ArtifactServer(str(session.conf.get("spark.driver.host"))) as artifact_server:
         while True:
-            _carry_out(orders.get(), artifact_server, found)  # here, since Horovod handles signals
+            # In the main thread, because Horovod installs signal handlers.
+            _execute(orders.get(), artifact_server, found)
 
 
 def _listen(orders_in: TextIO, orders: queue.Queue[dict[str, str]], session: SparkSession) -> None:
-    """Until nobody is there any more; then all ends, also in the middle of a run."""
+    """Queue orders until standard input ends; then end this process, even during a run."""
     for line in orders_in:
         orders.put(json.loads(line))
     threading.Timer(STOP_TIMEOUT_S, _end).start()
@@ -84,17 +85,17 @@ def _close(session: SparkSession) -> None:
     name = session.sparkContext.applicationId
     with contextlib.suppress(Exception):
         session.stop()
-    # A local-cluster[...] keeps what its programs had below Spark's own folder.
+    # A local-cluster[...] leaves its applications' folders below Spark's own.
     shutil.rmtree(Path(_find_spark_home()) / "work" / name, ignore_errors=True)
 
 
 def _end() -> None:
-    """With Java and all that Horovod forked; threads of a run that was given up would wait for its workers."""
+    """Kill the process group: Java, and what Horovod forked. An exit would wait for a run's threads."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def open_session(master: str, workers: int) -> SparkSession:
-    """One core for each worker, on as many hosts as the cluster has."""
+    """A Spark session with one core for each worker."""
     settings = {
         "spark.app.name": "gradwire",
         "spark.executor.cores": "1",
@@ -115,7 +116,7 @@ def open_session(master: str, workers: int) -> SparkSession:
 
 
 def own_address(master: str) -> str | None:
-    """Ours as the master sees it, where its address says which host that is."""
+    """This host's address on the way to the master, where the master's address names a host."""
     there = re.fullmatch(r"spark://([^:,]+):(\d+)", master)
     if there is None:
         return None
@@ -124,43 +125,43 @@ def own_address(master: str) -> str | None:
         return str(unsent.getsockname()[0])
 
 
-def look_around(session: SparkSession, workers: int) -> list[dict[str, Any]]:
-    """What each task found. A barrier job has all of its tasks at once, or none."""
+def describe_workers(session: SparkSession, workers: int) -> list[dict[str, Any]]:
+    """The hosts of all workers, each described by a task; a barrier job runs all tasks at once."""
     context = session.sparkContext
     _await_executors(session, workers)
     tasks = context.parallelize(range(workers), workers).barrier()
-    for attempt in range(1, LOOKS + 1):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             found: list[dict[str, Any]] = tasks.mapPartitions(
-                lambda _: [remote_entry.look_around()]
+                lambda _: [remote_entry.describe_host()]
             ).collect()
             break
-        except Exception as error:  # on a busy host a first Python may start too slowly for Spark
+        except Exception as error:  # Python may start too slowly on a busy host
             traceback.print_exc()
-            if attempt == LOOKS:
-                raise Unfit(complaint(str(error))) from error
-    if differences := differing(found, remote_entry.look_around()):
-        raise Unfit(differences)
+            if attempt == ATTEMPTS:
+                raise ClusterError(complaint(str(error))) from error
+    if differences := differing(found, remote_entry.describe_host()):
+        raise ClusterError(differences)
     return found
 
 
 def _await_executors(session: SparkSession, workers: int) -> None:
-    """Each has one core, hence one slot. As long as they become more, there is hope."""
+    """Wait for one executor per worker, as long as their number keeps growing."""
     found, since = 0, time.monotonic()
     while (now := _executors(session)) < workers:
         if now > found:
             found, since = now, time.monotonic()
         if time.monotonic() - since > SLOTS_WAIT_S:
-            raise Unfit(too_few(workers, now, SLOTS_WAIT_S))
+            raise ClusterError(too_few(workers, now, SLOTS_WAIT_S))
         time.sleep(0.1)
 
 
 def _executors(session: SparkSession) -> int:
     status: Any = session.sparkContext._jsc.sc().getExecutorMemoryStatus()
-    return int(status.size()) - 1  # the driver stands there, too
+    return int(status.size()) - 1  # without the driver
 
 
-def _carry_out(
+def _execute(
     order: dict[str, str], artifact_server: ArtifactServer, found: list[dict[str, Any]]
 ) -> None:
     run = artifact_server.run = RunFolder(Path(order["run"]))
@@ -171,7 +172,7 @@ def _carry_out(
     log = EventLog(run.events_of(DRIVER), DRIVER)
     horovod.spark.run(
         remote_entry.train,
-        args=(artifact_server.url, [one["network"] for one in found]),
+        args=(artifact_server.url, [host["network"] for host in found]),
         num_proc=run.read_experiment().workers,
         start_timeout=START_TIMEOUT_S,
         use_gloo=True,

@@ -1,6 +1,6 @@
-"""What Horovod calls in every task of a Spark job: one run on one worker, as on any other node.
+"""One run on one worker, called by Horovod in every task of a Spark job.
 
-Spark decides which task runs where, and Horovod which rank it has; ours is the number in the node's name.
+Spark places the tasks and Horovod numbers them; our rank is the number in the node's name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ def train(run: str, data_folder: str, record: bool) -> None:
 
 
 def from_environment() -> tuple[list[RunFolder], bool, str]:
-    """The runs, whether to record them, and where the data is."""
+    """The runs, whether to record them, and the data folder."""
     runs = [RunFolder(Path(run)) for run in os.environ["GRADWIRE_RUNS"].splitlines()]
     return runs, os.environ.get("GRADWIRE_RECORD") == "1", os.environ["GRADWIRE_DATA"]

@@ -1,23 +1,22 @@
 """BERT for sequence classification, in plain torch: a node needs no transformers library.
 
 Its tensors have the names and shapes of transformers' BertForSequenceClassification, so that pretrained
-weights load into it. Without dropout: random masks would make N workers differ from one worker with N times
-the batch, and that equality is how we know the exchange right.
+weights load into it. No dropout: random masks would make N workers differ from one worker with N times
+the batch, and tests rely on that equality.
 """
 
 from __future__ import annotations
 
-import json
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.data.datasets import DataError
+from workloads.data.dataset import DataError
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ MINILM = Size()
 BASE_CASED = Size(vocabulary=28_996, hidden=768, inner=3_072, layers=12)
 
 SPREAD = 0.02
-"""Standard deviation of what is drawn anew; the pretrained networks began so too."""
+"""Standard deviation of random weights, as in the original BERT."""
 
 
 class Bert(nn.Module):
-    """Takes n x 2 x length numbers: tokens (0 is padding), and which of two sentences each is of."""
+    """Input: n x 2 x length numbers, tokens (0 is padding) and the sentence, 0 or 1, of each."""
 
     def __init__(self, size: Size, classes: int = 2) -> None:
         super().__init__()
@@ -121,41 +120,16 @@ def _layer(size: Size) -> nn.ModuleDict:
 
 
 def load_pretrained(model: Bert, path: Path) -> None:
-    """All but the classifier, which is drawn anew; every tensor must be there, in the right shape."""
-    found = {_own_name(name): tensor for name, tensor in read_tensors(path).items()}
+    """Load all tensors but the classifier's, which stay random; every shape must match.
+
+    workloads/data/tokens.py has written the file on the host.
+    """
     own = {name: tensor for name, tensor in model.state_dict().items() if "classifier" not in name}
-    for name, tensor in own.items():
-        if name not in found or found[name].shape != tensor.shape:
-            raise DataError(f"{path} has no {name} of shape {tuple(tensor.shape)}")
-        tensor.copy_(found[name])
-
-
-def _own_name(name: str) -> str:
-    """Files differ in whether names begin with the network's, and the oldest call a norm's numbers otherwise."""
-    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-    name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-    return f"bert.{name.removeprefix('bert.')}"
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The float32 tensors of a safetensors file: the size of a JSON header, the header, the numbers."""
     try:
-        with open(path, "rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(size))
-        numbers = torch.from_file(
-            str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8
-        )[8 + size :]
-    except (OSError, struct.error, ValueError, MemoryError) as error:
-        raise DataError(f"{path} cannot be read as a safetensors file: {error}") from error
-    return {
-        name: _tensor(numbers, entry)
-        for name, entry in header.items()
-        if entry.get("dtype") == "F32"
-    }
-
-
-def _tensor(numbers: Tensor, entry: dict[str, list[int]]) -> Tensor:
-    begin, end = entry["data_offsets"]
-    # A copy: the mapping need not be aligned as floats are.
-    return numbers[begin:end].clone().view(torch.float32).view(entry["shape"])
+        with numpy.load(path) as arrays:
+            for name, tensor in own.items():
+                if name not in arrays or arrays[name].shape != tensor.shape:
+                    raise DataError(f"{path} has no {name} of shape {tuple(tensor.shape)}")
+                tensor.copy_(torch.from_numpy(arrays[name]))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error

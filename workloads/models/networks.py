@@ -1,4 +1,4 @@
-"""The networks, by name."""
+"""The table of networks, and the small ones for MNIST."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cluster.spec import catalogue, synthetic
-from workloads.data.datasets import folder_of
+from cluster.spec import synthetic
+from workloads.data.tokens import WEIGHTS, weights_of
 from workloads.models.bert import BASE_CASED, MINILM, Bert, load_pretrained
 from workloads.models.synthetic import SyntheticNet
 from workloads.models.vision import ResNet18, Vgg11
@@ -19,8 +19,8 @@ from workloads.models.vision import ResNet18, Vgg11
 class MnistNet(nn.Module):
     """Two convolutions and two dense layers: 21,840 parameters, 87,360 bytes on the wire.
 
-    The network of Horovod's MNIST example, without its dropout: random masks would make N workers
-    differ from one worker with N times the batch, and that equality is how we know the exchange right.
+    The network of Horovod's MNIST example without dropout: random masks would make N workers differ
+    from one worker with N times the batch, and tests rely on that equality.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MnistNet(nn.Module):
 
 
 class MnistBatchNorm(MnistNet):
-    """With batch norm after each convolution: its running statistics are buffers, not parameters."""
+    """MnistNet with batch norm after each convolution, whose running statistics are buffers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,19 +57,16 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def make_model(name: str, seed: int, data_folder: Path | None = None) -> nn.Module:
-    """The same weights on every worker, so nothing is broadcast: drawn from the seed, or pretrained."""
+def make_model(name: str, seed: int, folder: Path | None = None) -> nn.Module:
+    """A model with the same weights on every worker: random from the seed, or pretrained.
+
+    `folder` is the run's data folder, which also has pretrained weights (workloads/data/tokens.py).
+    """
     torch.manual_seed(seed)
     if name.startswith(synthetic.PREFIX):
         return SyntheticNet(synthetic.parse(name))
     model = MODELS[name]()
-    weights = weights_of(name)
-    if weights is not None and isinstance(model, Bert):
-        assert data_folder is not None
-        load_pretrained(model, folder_of(weights, data_folder) / "model.safetensors")
+    if weights_of(name) is not None and isinstance(model, Bert):
+        assert folder is not None
+        load_pretrained(model, folder / WEIGHTS)
     return model
-
-
-def weights_of(name: str) -> str | None:
-    """The pretrained weights that a model starts from, by the name of their files."""
-    return catalogue.MODELS[name].weights if name in catalogue.MODELS else None

