@@ -24,10 +24,10 @@ hypothesis.settings.load_profile("gradwire")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side (pytest -n 2 --dist loadgroup), tests of containers and of Spark stay in one row.
+    """With pytest -n 2 --dist loadgroup, tests of containers and of Spark stay in one process.
 
-    A measure removes the containers that killed ones left, and some tests are about that; and one Spark cluster at a
-    time keeps two cores busy.
+    A measure removes the containers that killed ones left, which some tests rely on; and one Spark
+    cluster keeps two cores busy.
     """
     for item in items:
         if item.get_closest_marker("docker") or "pyspark" in getattr(item, "fixturenames", ()):
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def docker() -> None:
-    """An engine answers; else a skip, which is a failure where GRADWIRE_REQUIRE_DOCKER=1."""
+    """A Docker engine; else a skip, which is a failure where GRADWIRE_REQUIRE_DOCKER=1."""
     try:
         engine.check()
     except EngineUnavailable as error:
@@ -47,7 +47,7 @@ def docker() -> None:
 
 @pytest.fixture(scope="session")
 def iperf3() -> None:
-    """The program is there; else a skip, which is a failure where GRADWIRE_REQUIRE_IPERF3=1."""
+    """iperf3; else a skip, which is a failure where GRADWIRE_REQUIRE_IPERF3=1."""
     if shutil.which("iperf3") is None:
         if os.environ.get("GRADWIRE_REQUIRE_IPERF3") == "1":
             pytest.fail("iperf3 is required here: apt-get install iperf3")
@@ -56,17 +56,17 @@ def iperf3() -> None:
 
 @pytest.fixture(scope="session")
 def horovod() -> None:
-    """Horovod is there; else a skip, which is a failure where GRADWIRE_REQUIRE_HOROVOD=1."""
+    """Horovod; else a skip, which is a failure where GRADWIRE_REQUIRE_HOROVOD=1."""
     _need_package("horovod")
 
 
 @pytest.fixture(scope="session")
 def pyspark(horovod: None) -> None:
-    """Horovod, PySpark and a Java are there; else as above."""
+    """Horovod, PySpark and Java; else as above."""
     _need_package("pyspark")
     if shutil.which("java") is None:
         _skip_without_horovod("no Java here: apt-get install openjdk-17-jre-headless")
-    # Soon up rather than fast in the long run, as in compose/spark/spark-defaults.conf: a test starts eight of them.
+    # A fast start, as in compose/spark/spark-defaults.conf: a test starts eight Java machines.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 

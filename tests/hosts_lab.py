@@ -1,10 +1,10 @@
-"""Inside fresh namespaces: hosts on one switch, and on each of them a command that a person would type.
+"""Hosts on one switch, in fresh namespaces, with a shell command on each of them.
 
     unshare --net --mount ... python -m tests.hosts_lab < plan.json
 
-The plan: `commands`, one line of shell for each host; `folder`, the place at which each host has the folder of its
-own in `copies`. The hosts are called node0, node1, ... and their interface lan0: not every machine has an eth0.
-Prints what each said and its exit code, as one JSON array.
+The plan: `commands`, one line of shell per host; `folder`, where each host mounts its own folder of
+`copies`. The hosts are called node0, node1, ... and their interface lan0: not every machine has an
+eth0. Prints the output and exit code of each, as one JSON array.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
                 plan["commands"], plan["copies"], said, namespaces, strict=True
             )
         ]
-        # Where one takes longer, all processes end with us, the first of their namespace.
+        # After a timeout this process ends, and with it all of its process namespace.
         codes = [host.wait(PATIENCE_S) for host in hosts]
         for file in said:
             file.seek(0)

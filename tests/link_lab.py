@@ -1,8 +1,8 @@
-"""Inside fresh namespaces: one shaped node and iperf3, a program that is not ours, on its link.
+"""A shaped node and iperf3, an independent program, on its link, in fresh namespaces.
 
     unshare --net ... python -m tests.link_lab 20mbit
 
-Prints what we found of the link and what iperf3 measures, both directions, as one JSON object.
+Prints what our rate probe and what iperf3 measure, in both directions, as two lines of JSON.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(text: str) -> int:
 
 
 def nearest(rate_bit: int, measure: Callable[[], float]) -> float:
-    """Of up to three measurements, as with our own: a busy machine spoils one, not what is measured."""
+    """The nearest of up to three measurements: a busy machine disturbs some."""
     rates: list[float] = []
     while len(rates) < ATTEMPTS and not any(abs(rate / rate_bit - 1) <= GOOD for rate in rates):
         rates.append(measure())
@@ -48,19 +48,17 @@ def nearest(rate_bit: int, measure: Callable[[], float]) -> float:
 
 
 def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> float:
-    """Bits a second on the wire, as the side that receives counts them: the median of half seconds.
+    """Bits per second on the wire, counted by the receiver: the median of half seconds.
 
-    The sum at the end would include what was still in the queue when the sender's time was up, and
-    the moments in which this machine had other things to do.
+    The sum at the end would include what was still in the queue when the sender stopped, and
+    moments in which this machine was busy.
     """
-    piece = max(
-        PAYLOAD_BYTES, min(128 * 1024, rate_bit // 8 // 100)
-    )  # a slow link has small pieces
+    piece = max(PAYLOAD_BYTES, min(128 * 1024, rate_bit // 8 // 100))
     command = ["iperf3", "--client", network.address(sender), "--reverse", "--json"]
     command += ["--length", str(piece), "--time", str(SECONDS), "--omit", "1"]
     command += ["--interval", "0.5"]
     if rate_bit < 10**7:
-        command += ["--window", "32K"]  # its usual one is more than the queue of a slow link
+        command += ["--window", "32K"]  # the default exceeds the queue of a slow link
     server = subprocess.Popen(
         ["iperf3", "--server", "--one-off", "--forceflush"],
         stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""Run a function on N workers that talk over loopback.
+"""Run a function on N workers that communicate over loopback.
 
-torch is imported once, by a process that lives as long as the tests and forks the workers of every case, as in the
-engine of namespaces: a case costs its own work. The function is called with (rank, workers) and its result is
+torch is imported once, by a process that lives as long as the tests and forks the workers of every
+case, as the namespace engine does. The function is called with (rank, workers) and its result is
 saved for the test to load.
 """
 

@@ -1,4 +1,4 @@
-"""Run the real command line from a test, and look at what is left behind."""
+"""Run the real command line from a test, and find what it leaves behind."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 500
-"""After which a measure is taken to hang; less than a test's own limit. No time is asserted by it."""
+"""After this a measure is taken to hang; less than a test's timeout. No test asserts it."""
 SILENCE_S = 100
-"""Workers notice by themselves after two minutes that one says nothing any more; a death is noticed before."""
+"""A dead node must be noticed sooner than by the workers' own timeout of two minutes."""
 COMMAND = [sys.executable, "-m", "cluster.measure"]
 
 
@@ -61,7 +61,7 @@ def one(measured: Measured) -> dict[str, Any]:
 
 
 def await_handlers(process: subprocess.Popen[str]) -> None:
-    """Wait until a measure handles signals; before that they end it as they would any other program."""
+    """Wait until a measure handles signals; before that they simply end it."""
     while process.poll() is None:
         status = Path(f"/proc/{process.pid}/status").read_text()
         if int(status.partition("SigCgt:\t")[2].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
@@ -83,13 +83,13 @@ def await_steps(output: Path, steps: int = 1) -> Path:
 
 
 def _steps_in(events: Path) -> int:
-    """In whole lines: the last one may be about to be written."""
+    """Steps in whole lines: the last one may be incomplete."""
     text = events.read_text() if events.exists() else ""
     return text.rpartition("\n")[0].count('"event":"step"')
 
 
 def processes_of(output: Path) -> list[int]:
-    """Processes that work for runs below `output`; the folder stands in their command line."""
+    """Processes of runs below `output`, by the folder in their command line."""
     found = []
     for process in _all_processes():
         with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ def processes_of(output: Path) -> list[int]:
 
 
 def worker_processes(output: Path) -> list[int]:
-    """The processes that train, by rank. A node and the worker it forked both carry the node's name."""
+    """The training processes, by rank. A node and its forked worker have the same name."""
     names, parents = {}, {}
     for process in processes_of(output):
         with contextlib.suppress(OSError):  # one that has just ended
@@ -124,7 +124,7 @@ def network_namespaces(processes: Iterable[int] | None = None) -> set[int]:
 def kept_namespaces(output: Path) -> Iterator[set[int]]:
     """Numbers of the network namespaces of runs below `output`, but for ours.
 
-    They are held open: the kernel gives the number of one that is gone to the next that is made, by another test say.
+    They are held open: the kernel reuses the number of a removed one, for another test perhaps.
     """
     with contextlib.ExitStack() as held:
         found = set()
@@ -136,7 +136,7 @@ def kept_namespaces(output: Path) -> Iterator[set[int]]:
 
 
 def links() -> set[str]:
-    """Names of the host's own network interfaces, but for Docker's, which other tests make."""
+    """Names of the host's network interfaces, but for Docker's, which other tests create."""
     return {name for name in os.listdir("/sys/class/net") if not name.startswith(("br-", "veth"))}
 
 
@@ -145,7 +145,7 @@ def _all_processes() -> list[int]:
 
 
 def gone(find: Callable[[], object]) -> bool:
-    """Is nothing found before long? The kernel removes namespaces a little after their process."""
+    """Whether nothing is found soon: the kernel removes namespaces a little after their process."""
     deadline = time.monotonic() + 60
     while find():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A test in a network of its own: on the host's, containers of other tests make interfaces come and go."""
+"""Run a test in a network of its own: on the host's, other tests' containers add interfaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN, NEIGHBOUR = "10.77.0.1", "10.77.0.2"
 
 
 def in_own_network(test: Callable[[], None]) -> Callable[[], None]:
-    """Two interfaces beside lo: the ends of one cable."""
+    """A decorator: the test runs in a new network namespace with a veth pair, left and right."""
 
     @functools.wraps(test)
     def forked() -> None:
@@ -41,10 +41,10 @@ def _run(test: Callable[[], None], to: Any) -> None:
         kind = network.CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
         network.check(network.libc.unshare(kind), "unshare")
     except OSError as error:
-        to.send(("skip", f"no network of one's own here: {error}"))
+        to.send(("skip", f"no network namespaces here: {error}"))
         return
     try:
-        network.disable_ipv6()  # which says a word of its own now and then
+        network.disable_ipv6()  # sends packets of its own
         network.ip_batch(
             "link set lo up",
             "link add left mtu 1400 type veth peer name right mtu 9000",

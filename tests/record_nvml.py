@@ -1,6 +1,7 @@
-"""Record what the GPUs of this machine say through NVML: python -m tests.record_nvml NAME [READINGS]
+"""Record NVML readings of this machine's GPUs: python -m tests.record_nvml NAME [READINGS]
 
-Writes tests/data/nvml/NAME.json, a reading a second, for tests/replayed_nvml.py. Train something meanwhile.
+Writes tests/data/nvml/NAME.json, a reading per second, for tests/replayed_nvml.py. Train something
+meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from tests.replayed_nvml import RECORDED
 
 
 def record(library: Any, readings: int, pause_s: float = 1.0) -> list[dict[str, Any]]:
-    """Of every GPU: its name, and so many readings."""
+    """The name and some readings of every GPU."""
     library.nvmlInit()
     found: list[dict[str, Any]] = [{"readings": []} for _ in range(library.nvmlDeviceGetCount())]
     for _ in range(readings):
-        for index, one in enumerate(found):
+        for index, entry in enumerate(found):
             gpu = library.nvmlDeviceGetHandleByIndex(index)
-            one["name"] = library.nvmlDeviceGetName(gpu)
-            one["readings"].append(_reading(library, gpu))
+            entry["name"] = library.nvmlDeviceGetName(gpu)
+            entry["readings"].append(_reading(library, gpu))
         time.sleep(pause_s)
     library.nvmlShutdown()
     return found

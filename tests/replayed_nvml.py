@@ -1,4 +1,4 @@
-"""pynvml without a driver: readings from a file, through the functions, structures and errors of the library itself."""
+"""pynvml without a driver: recorded readings through the library's own structures and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORDED = Path(__file__).resolve().parent / "data" / "nvml"
 
 
 class ReplayedNvml:
-    """Constants, structures and errors are pynvml's; each GPU's readings come one after another, the last one again."""
+    """Constants, structures and errors are pynvml's; readings come in order, then the last again."""
 
     def __init__(self, name: str) -> None:
         self._gpus = json.loads((RECORDED / f"{name}.json").read_text())["gpus"]

@@ -1,9 +1,9 @@
-"""Inside fresh namespaces: a standalone Spark cluster that is not gradwire's, and a measure beside it.
+"""A standalone Spark cluster that is not gradwire's, and a measure beside it, in fresh namespaces.
 
     unshare --net ... python -m tests.spark_lab WORKERS LOGS FLAGS...
 
-Hosts are network namespaces on one switch: the Spark workers, then the master, then the one that ./measure.sh runs on.
-The master and the workers are Spark's own programs, started as anybody would. Passes on what the measure says.
+Hosts are network namespaces on one switch: the Spark workers, then the master, then the host of
+./measure.sh. The master and the workers are Spark's own programs. Returns the measure's exit code.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def main(workers: int, logs: Path, flags: list[str]) -> int:
         daemons.append(spark(hosts, workers, logs, *master))
         await_port(network.address(workers), hosts[-1])
         for rank in range(workers):
-            own = ("worker.Worker", url, "--cores", "1", "--memory", "1g")
-            daemons.append(spark(hosts, rank, logs, *own, "--work-dir", str(logs / f"work{rank}")))
+            worker = ("worker.Worker", url, "--cores", "1", "--memory", "1g")
+            folder = ("--work-dir", str(logs / f"work{rank}"))
+            daemons.append(spark(hosts, rank, logs, *worker, *folder))
         return subprocess.run(
             [*COMMAND, "--launcher", "spark", "--spark-master", url, *flags],
             cwd=PROJECT,
@@ -52,7 +53,7 @@ def main(workers: int, logs: Path, flags: list[str]) -> int:
 
 
 def spark(hosts: list[int], rank: int, logs: Path, program: str, *options: str) -> Any:
-    """One of its daemons on one of the hosts."""
+    """Start a Spark daemon on a host."""
     home = _find_spark_home()
     command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{program}"]
     command += ["--host", network.address(rank), *options]
@@ -65,7 +66,7 @@ def spark(hosts: list[int], rank: int, logs: Path, program: str, *options: str) 
 
 
 def on_host(hosts: list[int], rank: int) -> dict[str, Any]:
-    """Start it there, under the host's own name."""
+    """Popen arguments that start a program on a host, with the host's name."""
 
     def enter() -> None:
         network.enter(hosts[rank])
