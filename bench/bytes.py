@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> Table:
             row = [workers, f"{size}B"]
             for kind in ("mean", "max"):
                 ratios = {
-                    summary["spec"]["strategy"]: summary["per_step"][f"sent_{kind}"]
-                    / summary["per_step"][f"predicted_{kind}"]
+                    str(summary.spec["strategy"]): getattr(summary.per_step, f"sent_{kind}_bytes")
+                    / getattr(summary.per_step, f"predicted_{kind}_bytes")
                     for summary in summaries
                 }
                 furthest = max(ratios, key=lambda name: abs(ratios[name] - 1))

@@ -9,10 +9,10 @@ bound is out of reach.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from bench.session import add_engine, measure, sizes
+from bench.session import add_engine, known, measure, sizes
 from bench.table import Table
+from cluster.spec.documents.summary import Summary
 from cluster.spec.strategies import STRATEGIES
 
 ROUNDS = 12
@@ -30,10 +30,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategies", default=EVERY_STEP, help="a list (default: all)")
 
 
-def exchange_s(summary: dict[str, Any]) -> float:
+def exchange_s(summary: Summary) -> float:
     """Median of an exchange; for ddp, which exchanges during backward, of a step (no compute)."""
-    seconds = summary["seconds"]
-    return float(seconds["exposed_communication_median"] or seconds["step_median"])
+    seconds = known(summary.seconds)
+    return seconds.exposed_communication_median_s or known(seconds.step_median_s)
 
 
 def run(args: argparse.Namespace) -> Table:
@@ -45,14 +45,14 @@ def run(args: argparse.Namespace) -> Table:
     )
     rows = []
     for summary in summaries:
-        time_s, bound_s = exchange_s(summary), summary["seconds"]["communication_bound"]
+        time_s, bound_s = exchange_s(summary), known(summary.seconds).communication_bound_s
         rows.append(
             (
-                summary["spec"]["strategy"],
+                str(summary.spec["strategy"]),
                 f"{1000 * time_s:.1f} ms",
                 f"{1000 * bound_s:.1f} ms" if bound_s else "-",
                 f"{time_s / bound_s:.3f}" if bound_s else "-",
-                f"{summary['per_step']['ratio']:.3f}",
+                f"{known(summary.per_step).ratio:.3f}",
             )
         )
     bottleneck = f", bottleneck {args.bottleneck}" if args.bottleneck else ""

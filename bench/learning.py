@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.session import measure
+from bench.session import known, measure
 from bench.table import Table
 
 MNIST = "--train-size 60000 --lr 0.05 --momentum 0.5"
@@ -47,14 +47,14 @@ def run(args: argparse.Namespace) -> Table:
     for case in args.cases or CASES:
         for flags in CASES[case]:
             (summary,) = measure("--engine", "netns", *flags.split(), *data)
-            rate = summary["training"]["learning_rate"]
+            rate = known(known(summary.training).learning_rate)
             rows.append(
                 (
                     case,
-                    str(summary["spec"]["workers"]),
-                    f"{rate['full']:g} ({rate['rule']})",
-                    str(rate["warmup_steps"]),
-                    f"{100 * summary['accuracy']:.2f} %",
+                    str(summary.spec["workers"]),
+                    f"{rate.full:g} ({rate.rule})",
+                    str(rate.warmup_steps),
+                    f"{100 * known(summary.accuracy):.2f} %",
                     TARGETS[case],
                 )
             )

@@ -34,16 +34,16 @@ def run(args: argparse.Namespace) -> Table:
             )
             for _ in range(args.repeat)
         ]
-        for readings in zip(*(summary["links"] for (summary,) in sessions), strict=True):
-            worst = max(readings, key=lambda link: abs(link["error"]))
+        for readings in zip(*(summary.links for (summary,) in sessions), strict=True):
+            worst = max(readings, key=lambda link: abs(link.error))
             rows.append(
                 (
-                    worst["asked"],
+                    worst.target,
                     engine,
-                    f"{worst['sent_mbit']:.4g}",
-                    f"{worst['received_mbit']:.4g}",
-                    f"{100 * worst['error']:+.2f} %",
-                    str(max(link["attempts"] for link in readings)),
+                    f"{worst.sent_mbit:.4g}",
+                    f"{worst.received_mbit:.4g}",
+                    f"{100 * worst.error:+.2f} %",
+                    str(max(link.attempts for link in readings)),
                 )
             )
     return Table(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from analysis.theory import predicted_bytes as theory
-from bench.session import add_engine, measure, sizes
+from bench.session import add_engine, known, measure, sizes
 from bench.table import Table
 from cluster.spec.message_schedules import Setting
 
@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> Table:
         "ddp": ("--strategy", "ddp", "--bucket-mb", DDP_BUCKETS),
     }.items():
         for summary in measure(*common, "--model", model, *sizes(WORKERS, STEPS), *flags):
-            spec = summary["spec"]
+            spec = summary.spec
             label = name if spec["strategy"] == "allreduce" else "ddp"
             if spec["bucket_mb"] is not None:
                 label += f" --bucket-mb {spec['bucket_mb']:g}"
-            steps[label] = float(summary["seconds"]["step_median"])
+            steps[label] = known(known(summary.seconds).step_median_s)
     ours = steps["allreduce --overlap"]
     return Table(
         f"{WORKERS} workers, {model}, {LINK_MBIT} Mbit/s, {args.engine}; backward and communication"

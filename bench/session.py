@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+from cluster.spec.documents.codec import parse_json
+from cluster.spec.documents.summary import Summary
+
+T = TypeVar("T")
 
 PROJECT = Path(__file__).resolve().parent.parent
 
 
-def measure(*flags: str) -> list[dict[str, Any]]:
+def measure(*flags: str) -> list[Summary]:
     """The summaries of one session, whose folder is temporary."""
     with tempfile.TemporaryDirectory(prefix="gradwire-bench-") as output:
-        return json.loads(call(*flags, "--json", "--output", output))  # type: ignore[no-any-return]
+        documents = parse_json(call(*flags, "--json", "--output", output))
+    return [Summary.from_json(document) for document in documents]
+
+
+def known(value: T | None) -> T:
+    """A value that every completed run has."""
+    assert value is not None
+    return value
 
 
 def call(*flags: str) -> str:

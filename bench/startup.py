@@ -7,13 +7,14 @@ events.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 
 from bench.session import add_engine, call
 from bench.table import Table
+from cluster.spec.documents.events import Step
+from cluster.spec.run_folder import find_runs
 
 BATCH = 16
 
@@ -31,9 +32,8 @@ def first_step_s(engine: str, workers: int) -> float:
             *("--engine", engine, "--workers", str(workers), "--output", output, "--epochs", "1"),
             *("--batch-size", str(BATCH), "--train-size", str(BATCH * workers)),
         )
-        (events,) = Path(output).glob("*/*/events/node0.jsonl")
-        lines = [json.loads(line) for line in events.read_text().splitlines()]
-        return float(next(line["t"] for line in lines if line["event"] == "step")) - started
+        (run,) = find_runs(Path(output))
+        return next(event.t for event in run.read_events(0) if isinstance(event, Step)) - started
 
 
 def run(args: argparse.Namespace) -> Table:

@@ -10,7 +10,7 @@ import argparse
 from statistics import median
 
 from bench.exchange import EVERY_STEP
-from bench.session import add_engine, measure
+from bench.session import add_engine, known, measure
 from bench.table import Table
 
 
@@ -26,9 +26,10 @@ def run(args: argparse.Namespace) -> Table:
     for _ in range(args.turns):
         common = ("--engine", args.engine, "--workers", str(args.workers), "--epochs", "2")
         for summary in measure(*common, "--strategy", EVERY_STEP):
-            strategy = summary["spec"]["strategy"]
-            times_s.setdefault(strategy, []).append(summary["seconds"]["step_median"])
-            sent_bytes[strategy] = summary["per_step"]["sent_max"]
+            strategy = str(summary.spec["strategy"])
+            step_s = known(known(summary.seconds).step_median_s)
+            times_s.setdefault(strategy, []).append(step_s)
+            sent_bytes[strategy] = known(known(summary.per_step).sent_max_bytes)
     reference_s = median(times_s["ddp"])
     return Table(
         f"{args.workers} workers, mnist-cnn, {args.engine}; medians of {args.turns} runs",
