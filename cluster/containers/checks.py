@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cluster.cgroups import check_swap
 from cluster.containers.client import client
@@ -21,13 +20,37 @@ INSTALL = (
 )
 
 
+@dataclass(frozen=True)
+class DockerInfo:
+    """What `docker info` tells about an engine's machine."""
+
+    version: str
+    cores: int
+    memory_bytes: int
+    limits_memory: bool
+    limits_swap: bool
+
+    @classmethod
+    def read(cls) -> DockerInfo:
+        """EngineUnavailable where no engine answers."""
+        try:
+            info = client().info()
+        except Exception as error:
+            denied = "permission denied" in str(error).lower()
+            reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
+            way_out = "add yourself to the group docker" if denied else INSTALL
+            raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
+        limits = info["MemoryLimit"], info["SwapLimit"]
+        return cls(info["ServerVersion"], info["NCPU"], info["MemTotal"], *limits)
+
+
 def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> str:
     """The engine's version; EngineUnavailable, with the way out, where no cluster could start."""
     if shutil.which("docker") is None:
         raise EngineUnavailable(
             f"engine docker: there is no 'docker' command; {INSTALL}", "no docker command"
         )
-    info = _engine_info()
+    info = DockerInfo.read()
     for plugin in ("compose", "buildx"):
         if subprocess.run(["docker", plugin, "version"], capture_output=True).returncode != 0:
             raise EngineUnavailable(
@@ -35,23 +58,11 @@ def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> st
                 f"docker has no {plugin}",
             )
     _check_neighbour_table(nodes)
-    check_cores(cpus, info["NCPU"])
-    check_memory(memory_bytes, info["MemTotal"])
+    check_cores(cpus, info.cores)
+    check_memory(memory_bytes, info.memory_bytes)
     if memory_bytes is not None:
         _check_memory_limits(info)
-    return f"version {info['ServerVersion']}"
-
-
-def _engine_info() -> dict[str, Any]:
-    """What `docker info` prints; EngineUnavailable where no engine answers."""
-    try:
-        info: dict[str, Any] = client().info()
-    except Exception as error:
-        denied = "permission denied" in str(error).lower()
-        reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
-        way_out = "add yourself to the group docker" if denied else INSTALL
-        raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
-    return info
+    return f"version {info.version}"
 
 
 def _check_neighbour_table(nodes: int) -> None:
@@ -68,15 +79,15 @@ def _check_neighbour_table(nodes: int) -> None:
         )
 
 
-def _check_memory_limits(info: dict[str, Any]) -> None:
+def _check_memory_limits(info: DockerInfo) -> None:
     """Docker itself only warns and runs the container without a limit."""
-    if not info["MemoryLimit"]:
+    if not info.limits_memory:
         raise EngineUnavailable(
             "total_memory: this Docker engine cannot limit memory, its kernel has no memory"
             " controller; on Debian start the kernel with cgroup_enable=memory, or use"
             " --total-memory none"
         )
-    check_swap(info["SwapLimit"])
+    check_swap(info.limits_swap)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
 from cluster import PROJECT, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
@@ -26,6 +26,15 @@ from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class SparkHost:
+    """Where a Spark worker runs."""
+
+    host: str
+    network: str
+    """Identifies the network namespace, which workers of one host share."""
 
 
 class SparkCluster:
@@ -76,7 +85,7 @@ class SparkCluster:
             raise
         return self
 
-    def _first_answer(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    def _first_answer(self, process: subprocess.Popen[str]) -> list[SparkHost]:
         """The workers that the driver found on the cluster."""
         assert process.stdout is not None
         timer = threading.Timer(START_TIMEOUT_S, process.kill)
@@ -100,8 +109,7 @@ class SparkCluster:
         answer = json.loads(line)
         if "complaint" in answer:
             raise EngineUnavailable(f"launcher spark: {self.master}: {answer['complaint']}")
-        workers: list[dict[str, Any]] = answer["workers"]
-        return workers
+        return [SparkHost(worker["host"], worker["network"]) for worker in answer["workers"]]
 
     def __exit__(self, *exc: object) -> None:
         try:
@@ -165,11 +173,11 @@ def last_line(log: str) -> str:
     return lines[-1].strip() if lines else "no output"
 
 
-def _describe(workers: list[dict[str, Any]]) -> str:
+def _describe(workers: list[SparkHost]) -> str:
     """The workers' hosts, and a warning where workers share one and so its counters."""
-    hosts = Counter(worker["host"] for worker in workers)
+    hosts = Counter(worker.host for worker in workers)
     text = f"workers on {', '.join(sorted(hosts))}"
-    most = max(Counter(worker["network"] for worker in workers).values())
+    most = max(Counter(worker.network for worker in workers).values())
     if most > 1:
         text += (
             f"; up to {most} share a host, where each is booked an equal share of its interfaces'"
