@@ -120,7 +120,10 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
         "schedules": SCHEDULES,
         "launchers": {name: launcher.summary for name, launcher in LAUNCHERS.items()},
         "models": models,
-        "data sets": {name: facts.summary for name, facts in DATASETS.items()},
+        "data sets": {
+            name: f"{facts.summary}; {facts.classes} classes" if facts.classes else facts.summary
+            for name, facts in DATASETS.items()
+        },
         "workloads": {name: _workload(options) for name, options in WORKLOADS.items()},
         "optimizers": OPTIMIZERS,
         "learning-rate rules": LR_RULES,

@@ -17,7 +17,7 @@ from analysis.predict.cost_model import TIME_TERMS, Cluster
 from analysis.predict.fitted import SHIPPED, Fitted, fit_to, load, observe_all, save
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument
-from cluster.spec.errors import SpecError
+from cluster.spec.errors import SpecError, one_of
 from cluster.spec.links import Link, parse_link
 from cluster.spec.quantities import parse_size, parse_time
 from cluster.spec.run_folder import find_runs
@@ -87,8 +87,7 @@ def clusters(args: argparse.Namespace) -> list[Cluster]:
     known = [name for name in STRATEGIES if name != "single"]
     names = known if args.strategy == "all" else args.strategy.split(",")
     for name in names:
-        if name not in known:
-            raise SpecError(f"unknown strategy {name!r}; there is: all, {', '.join(known)}")
+        one_of("strategy", name, ["all", *known])
     if not 2 <= args.workers <= MOST_WORKERS:
         raise SpecError(f"--workers must be 2 to {MOST_WORKERS}, not {args.workers}")
     if args.link.loss:

@@ -1,6 +1,7 @@
-"""What can be trained: data sets, models and workloads, by name. Standard library only.
+"""What can be trained: facts of data sets, models and workloads, by name.
 
-workloads/data/datasets.py has the data sets' files, workloads/models/networks.py the networks.
+A new data set is a row of DATASETS and a file in workloads/data/sets, with its files and its reader.
+Networks are in workloads/models.
 """
 
 from __future__ import annotations
@@ -17,23 +18,29 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class DataFacts:
+    """A data set: what it is, and how many samples it has."""
+
     summary: str
     gives: str
+    """What a sample is; a model takes data sets that give what it takes."""
+    classes: int
     train_size: int
     test_size: int
 
 
 DATASETS = {
-    "mnist": DataFacts("handwritten digits, 10 classes", IMAGES_28, 60_000, 10_000),
-    "fashion-mnist": DataFacts("pieces of clothing, 10 classes", IMAGES_28, 60_000, 10_000),
-    "cifar10": DataFacts("small photographs, 10 classes", IMAGES_32, 50_000, 10_000),
-    "rte": DataFacts("does one sentence follow from another? 2 classes", SENTENCES, 2_490, 277),
-    "none": DataFacts("no data, for synthetic models", NOTHING, 10**9, 0),
+    "mnist": DataFacts("handwritten digits", IMAGES_28, 10, 60_000, 10_000),
+    "fashion-mnist": DataFacts("pieces of clothing", IMAGES_28, 10, 60_000, 10_000),
+    "cifar10": DataFacts("small photographs", IMAGES_32, 10, 50_000, 10_000),
+    "rte": DataFacts("does one sentence follow from another?", SENTENCES, 2, 2_490, 277),
+    "none": DataFacts("no data, for synthetic models", NOTHING, 0, 10**9, 0),
 }
 
 
 @dataclass(frozen=True)
 class ModelFacts:
+    """A network, and what of it must be known without importing torch."""
+
     summary: str
     takes: str
     parameters: int

@@ -11,12 +11,12 @@ tree from worker 0 after the exchange.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cluster.spec import message_schedules
 from cluster.spec.consensus import CHOICES
+from cluster.spec.errors import one_of
 from cluster.spec.message_schedules import Messages, MessageSchedule, Setting, step_count
 
 AVERAGES = ("gradients", "parameters")
@@ -176,10 +176,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
 
 def facts_of(strategy: str) -> StrategyFacts:
     """The record of a strategy; ValueError, with the names that exist, for an unknown one."""
-    if strategy not in STRATEGIES:
-        near = difflib.get_close_matches(strategy, STRATEGIES, 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"unknown strategy {strategy!r}; there is: {', '.join(STRATEGIES)}{meant}")
+    one_of("strategy", strategy, STRATEGIES)
     return STRATEGIES[strategy]
 
 

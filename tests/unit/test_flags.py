@@ -117,10 +117,10 @@ def test_value_lists_make_all_combinations_workers_outermost() -> None:
     ],
 )
 def test_runs_that_fit_one_cluster_are_neighbours(line: str) -> None:
-    """A session raises a cluster for each stretch of equal (workers, cpus)."""
+    """A session starts a cluster for each stretch of equal (workers, cpus)."""
     clusters = [(e.workers, e.cpus) for e in experiments(line)]
-    raised = [key for key, _ in itertools.groupby(clusters)]
-    assert len(raised) == len(set(clusters))
+    started = [key for key, _ in itertools.groupby(clusters)]
+    assert len(started) == len(set(clusters))
 
 
 def test_links_are_swept_by_a_list_and_bottlenecks_by_the_flag_again() -> None:

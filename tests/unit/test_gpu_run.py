@@ -122,7 +122,7 @@ def test_a_mistake_is_one_line(given: dict[str, str], words: str) -> None:
         planned(**given)
 
 
-def test_other_knobs_of_a_run_go_through_as_they_are() -> None:
+def test_other_options_of_a_run_go_through_as_they_are() -> None:
     experiment, _ = planned(FLAGS="--lr 0.3 --global-batch-size 64 --link none --overlap")
     assert (experiment.lr, experiment.batch_size, experiment.overlap) == (0.3, 32, True)
 

@@ -1,4 +1,4 @@
-"""Models that only pretend: how they are named, how large they are, how long they take."""
+"""Synthetic models: their names, sizes and emulated compute times."""
 
 from __future__ import annotations
 
