@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.summary import counters as traffic
-from analysis.summary import traffic_matrix as pairs
+from analysis.summary import counters, traffic_matrix
+from analysis.summary.node_log import read_logs
 from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 from tests.measuring import measure, one
@@ -61,8 +61,8 @@ def large_models_agree(
 def sent_once(summary: dict[str, Any]) -> float:
     """Payload that a node sent in a step, on average, but for what TCP sent again: how much that is, is chance."""
     per_step = summary["per_step"]
-    assert per_step["repeated_mean"] is not None, summary["run"]
-    return float(per_step["sent_mean"] - per_step["repeated_mean"])
+    assert per_step["retransmitted_mean_bytes"] is not None, summary["run"]
+    return float(per_step["sent_mean_bytes"] - per_step["retransmitted_mean_bytes"])
 
 
 def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
@@ -72,33 +72,35 @@ def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     """
     per_step = summary["per_step"]
     said = f"{summary['run']}: {per_step}"
-    assert sent_once(summary) == pytest.approx(per_step["predicted_mean"], rel=tolerance), said
-    busiest = per_step["sent_max"] - per_step["repeated_by_busiest"]
-    assert busiest == pytest.approx(per_step["predicted_max"], rel=tolerance), said
+    assert sent_once(summary) == pytest.approx(per_step["predicted_mean_bytes"], rel=tolerance), (
+        said
+    )
+    busiest = per_step["sent_max_bytes"] - per_step["retransmitted_by_busiest_bytes"]
+    assert busiest == pytest.approx(per_step["predicted_max_bytes"], rel=tolerance), said
 
 
 def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     """Each pair of nodes carried what theory says, by the count of both.
 
-    Where workers talk beside training (Horovod), a node's talk is told apart, but to whom it went is an estimate. They
-    talk on while one node reads its counts and another has not yet: then both have counted all of training, and not
-    the same talk.
+    Horovod's control traffic is told apart for every node, but to whom it went is an estimate. It goes on while
+    one node reads its counts and another has not yet: then both have counted all of training, but not the same
+    control traffic.
     """
-    peers, name = summary["peers"], summary["run"]
-    assert (peers["closed"], peers["elsewhere"]) == (0, 0), name
-    busiest = max(pair["predicted"] for pair in peers["pairs"])
-    talked = any(pair["talk"] for pair in peers["pairs"])
-    for pair in peers["pairs"]:
-        missed = pair["sent"] - pair["talk"] - pair["predicted"]
+    matrix, name = summary["traffic_matrix"], summary["run"]
+    assert (matrix["closed_connections"], matrix["other_destinations_bytes"]) == (0, 0), name
+    busiest = max(pair["predicted_bytes"] for pair in matrix["pairs"])
+    has_control_traffic = any(pair["control_bytes"] for pair in matrix["pairs"])
+    for pair in matrix["pairs"]:
+        missed = pair["sent_bytes"] - pair["control_bytes"] - pair["predicted_bytes"]
         # Gloo answers on the way back, and barriers go to everybody; a pair may carry that and nothing else.
-        near = tolerance * max(pair["predicted"], busiest / 2)
-        assert abs(missed) <= near + pair["talk"] / 2, (name, pair)
+        near = tolerance * max(pair["predicted_bytes"], busiest / 2)
+        assert abs(missed) <= near + pair["control_bytes"] / 2, (name, pair)
         # A node reads its counts while another is still in the barrier before.
-        near = max(pair["sent"] / 1000, 4000)
-        if talked:
-            assert pair["received"] >= pair["predicted"] - near, (name, pair)
+        near = max(pair["sent_bytes"] / 1000, 4000)
+        if has_control_traffic:
+            assert pair["received_bytes"] >= pair["predicted_bytes"] - near, (name, pair)
         else:
-            assert abs(pair["received"] - pair["sent"]) <= near, (name, pair)
+            assert abs(pair["received_bytes"] - pair["sent_bytes"]) <= near, (name, pair)
 
 
 def received_adds_up(folder: RunFolder, workers: int) -> None:
@@ -106,13 +108,12 @@ def received_adds_up(folder: RunFolder, workers: int) -> None:
 
     The interface has also seen what came twice, since TCP sent it again.
     """
-    events = [folder.read_events(rank) for rank in range(workers)]
-    repeated = sum(traffic.repeated(of_node, "train") or 0 for of_node in events)
-    for rank, of_node in enumerate(events):
-        spans = traffic.spans(of_node, "train")
-        by_connection = sum(pairs.carried(spans).received.values())
-        payload = traffic.by_phase(of_node)["train"].received_payload
-        assert 0.995 * payload - repeated <= by_connection <= 1.005 * payload, (folder.path, rank)
+    logs = read_logs(folder, workers)
+    again = sum(counters.retransmitted(log, "train") or 0 for log in logs)
+    for rank, log in enumerate(logs):
+        by_connection = sum(traffic_matrix.carried(log.spans("train")).received.values())
+        payload = counters.by_phase(log)["train"].received_payload
+        assert 0.995 * payload - again <= by_connection <= 1.005 * payload, (folder.path, rank)
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:
@@ -120,11 +121,11 @@ def pairs_add_up(summary: dict[str, Any]) -> None:
 
     Of that a slow link's own queue drops a part before it is counted, so nobody knows how much to take off.
     """
-    peers = summary["peers"]
-    counted = peers["interfaces"]
-    for rank, payload in enumerate(counted["payload_by_node"]):
-        row = sum(pair["sent"] for pair in peers["pairs"] if pair["sender"] == rank)
-        most = payload + counted["repeated_by_node"][rank]
+    matrix = summary["traffic_matrix"]
+    counted = matrix["interfaces"]
+    for rank, payload in enumerate(counted["payload_bytes_by_node"]):
+        row = sum(pair["sent_bytes"] for pair in matrix["pairs"] if pair["sender"] == rank)
+        most = payload + counted["retransmitted_bytes_by_node"][rank]
         assert 0.995 * payload <= row <= 1.005 * most, (summary["run"], rank)
 
 
@@ -136,19 +137,25 @@ def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.0
     pairs_add_up(summary)
 
     sources = {"worker", "kernel", "docker"} if engine == "docker" else {"worker", "kernel"}
-    counters = summary["counters"]
-    assert {source for source in sources if counters[source] is None} == set(), name
-    assert counters["largest_difference"] < 0.01, name
+    counted = summary["counters"]
+    assert {source for source in sources if counted[f"{source}_bytes"] is None} == set(), name
+    assert counted["largest_difference"] < 0.01, name
 
     for phase in ("train", "total"):
         booked = summary["bytes"][phase]
-        assert booked["sent"] == pytest.approx(booked["received"], rel=0.01), (name, phase)
+        assert booked["sent_bytes"] == pytest.approx(booked["received_bytes"], rel=0.01), (
+            name,
+            phase,
+        )
     phases = ("setup", "train", "evaluate", "finish")
-    assert sum(summary["bytes"][p]["sent"] for p in phases) == summary["bytes"]["total"]["sent"]
+    assert (
+        sum(summary["bytes"][p]["sent_bytes"] for p in phases)
+        == summary["bytes"]["total"]["sent_bytes"]
+    )
     roles = [node["role"] for node in summary["bytes"]["nodes"]]
     server = ["server"] if summary["spec"]["strategy"] == "parameter-server" else []
     assert roles == ["worker"] * summary["spec"]["workers"] + server
-    assert summary["curve"][-1]["sent_bytes"] == summary["bytes"]["train"]["sent"], name
+    assert summary["curve"][-1]["sent_bytes"] == summary["bytes"]["train"]["sent_bytes"], name
 
 
 RATES = {
@@ -168,8 +175,8 @@ def links_measure_what_was_asked(engine: str, output: Path) -> None:
     sizes = ("--workers", str(len(RATES)), "--train-size", str(len(RATES)), "--batch-size", "1")
     flags = ("--epochs", "1", "--bottleneck", bottlenecks, "--passes", "1")
     summary = one(measure("--engine", engine, *sizes, *flags, "--output", str(output)))
-    assert [link["asked"] for link in summary["links"]] == list(RATES)
+    assert [link["target"] for link in summary["links"]] == list(RATES)
     for link in summary["links"]:
         for direction in ("sent_mbit", "received_mbit"):
-            off = link[direction] / link["asked_mbit"] - 1
-            assert abs(off) <= RATES[link["asked"]], (link["asked"], direction, off)
+            off = link[direction] / link["target_mbit"] - 1
+            assert abs(off) <= RATES[link["target"]], (link["target"], direction, off)

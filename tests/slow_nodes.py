@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.summary.step_times import by_node
 from analysis.summary.summarise import summarise
+from cluster.spec.documents.events import Step
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder
 
@@ -20,12 +21,9 @@ def summary_of(
     """A run whose nodes' steps took so long, by rank; computing 10 ms of it. Most else is unknown."""
     document = summarise(folder, experiment, "completed").to_json()
     steps = [
-        [
-            {"t": t, "step_s": s, "data_s": 0.0, "compute_s": 0.01, "exchange_s": s - 0.01}
-            for t in ENDS
-        ]
+        [Step(t=t, step_s=s, data_s=0.0, compute_s=0.01, exchange_s=s - 0.01) for t in ENDS]
         for s in steps_s
     ]
     document |= {"model_bytes": 1000, "steps": len(ENDS), "rounds": len(ENDS)}
-    document["seconds"]["by_node"] = by_node(experiment, steps)
+    document["seconds"]["by_node"] = [node.to_json() for node in by_node(experiment, steps)]
     return document

@@ -224,15 +224,15 @@ def _check(summary: Summary) -> None:
     """What a completed run has, and what no run has."""
     for name in ("model_bytes", "steps", "rounds"):
         if summary.status == "completed" and getattr(summary, name) is None:
-            raise DocumentError("is null in a completed run", name)
+            raise DocumentError("is null in a completed run", f"summary.json: {name}")
     if summary.status == "completed" and not summary.steps:
-        raise DocumentError("is 0 in a completed run", "steps")
+        raise DocumentError("is 0 in a completed run", "summary.json: steps")
     for key, epochs in (
         ("curve", [point.epoch for point in summary.curve]),
         ("training.epochs", [each.epoch for each in _find(summary, "training.epochs") or ()]),
     ):
         if len(set(epochs)) < len(epochs):
-            raise DocumentError("has an epoch twice", key)
+            raise DocumentError("has an epoch twice", f"summary.json: {key}")
 
 
 def _tabulate(summary: Summary) -> _Read:
@@ -275,7 +275,7 @@ def _option(spec: Options, name: str) -> Any:
         if isinstance(value, int | float) and not low <= value <= high:
             raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
     except DocumentError as error:
-        raise error.below(f"spec.{name}") from None
+        raise error.below(f"summary.json: spec.{name}") from None
     return value
 
 

@@ -56,14 +56,14 @@ def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_pa
     assert len(there.summaries) == len(here.summaries) == 2
     for remote, ours in zip(there.summaries, here.summaries, strict=True):
         assert remote["accuracy"] == pytest.approx(ours["accuracy"], abs=1e-3)
-        predicted = remote["per_step"]["predicted_mean"]
+        predicted = remote["per_step"]["predicted_mean_bytes"]
         assert laws.sent_once(remote) == pytest.approx(predicted, rel=0.03)
         assert laws.sent_once(remote) == pytest.approx(laws.sent_once(ours), rel=0.03)
         assert remote["spec"]["engine"] == "existing"
         nodes: list[dict[str, Any]] = remote["bytes"]["nodes"]
         assert [node["node"] for node in nodes] == ["node0", "node1", "node2"]
-        assert min(node["train_sent"] for node in nodes) > 0
-        assert remote["control"]["per_second"] > 0
+        assert min(node["train_sent_bytes"] for node in nodes) > 0
+        assert remote["control_traffic"]["bytes_per_s"] > 0
         laws.pairs_are_as_predicted(remote, 0.05)
         folder = tmp_path / "lab" / "runs" / remote["session"] / remote["run"]
         assert (folder / "model" / "consensus.pt").stat().st_size > 80_000
@@ -127,13 +127,19 @@ def test_workers_that_share_a_host_share_its_bytes_and_it_is_said(tmp_path: Path
     assert set(Path("/tmp").glob("*lz4*")) <= before
     summary = one(measured)
     assert "up to 2 share a host" in measured.stderr
-    assert summary["counters"]["sharers"] == 2
-    assert summary["per_step"]["sent_mean"] > 0.9 * summary["per_step"]["predicted_mean"]
+    assert summary["counters"]["workers_per_host"] == 2
+    assert (
+        summary["per_step"]["sent_mean_bytes"] > 0.9 * summary["per_step"]["predicted_mean_bytes"]
+    )
     # Their interfaces cannot tell them apart, their connections can.
-    pairs = {(one["sender"], one["receiver"]): one for one in summary["peers"]["pairs"]}
+    pairs = {(one["sender"], one["receiver"]): one for one in summary["traffic_matrix"]["pairs"]}
     assert set(pairs) == {(0, 1), (1, 0)}
     for (sender, receiver), pair in pairs.items():
-        assert pair["sent"] - pair["talk"] == pytest.approx(pair["predicted"], rel=0.1)
+        assert pair["sent_bytes"] - pair["control_bytes"] == pytest.approx(
+            pair["predicted_bytes"], rel=0.1
+        )
         # Two workers send each other the same; a node reads what it sent and what it received at once.
-        assert pair["received"] == pytest.approx(pairs[receiver, sender]["sent"], rel=0.01)
+        assert pair["received_bytes"] == pytest.approx(
+            pairs[receiver, sender]["sent_bytes"], rel=0.01
+        )
     assert processes_of(tmp_path) == []

@@ -61,8 +61,8 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
             ours["consensus_distance"], abs=1e-6, rel=1e-3
         ), name
         assert laws.sent_once(horovod) == pytest.approx(laws.sent_once(ours), rel=0.03), name
-        assert ours["control"] is None
-        assert horovod["control"]["per_second"] > 0
+        assert ours["control_traffic"] is None
+        assert horovod["control_traffic"]["bytes_per_s"] > 0
         # What each pair carried, by the counts of both; Horovod's talk, which was estimated, is taken off.
         laws.pairs_are_as_predicted(ours, 0.03)
         laws.pairs_are_as_predicted(horovod, 0.05)
@@ -101,7 +101,7 @@ def test_knobs_mean_the_same(tmp_path: Path) -> None:
             assert torch.allclose(
                 model(output, ours), model(output, horovod), rtol=0, atol=tolerance
             ), (flags, horovod["run"])
-            predicted = horovod["per_step"]["predicted_mean"]
+            predicted = horovod["per_step"]["predicted_mean_bytes"]
             assert laws.sent_once(horovod) == pytest.approx(predicted, rel=0.06), flags
 
 

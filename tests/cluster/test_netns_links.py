@@ -13,8 +13,9 @@ from statistics import fmean
 
 import pytest
 
+from analysis.summary.node_log import NodeLog
 from cluster.namespaces.unshare import unshare_command
-from cluster.spec.records import LINK_STATISTICS
+from cluster.spec.documents.links import COUNTS
 from cluster.spec.run_folder import RunFolder
 from tests import laws
 from tests.measuring import PROJECT, Measured, measure, one
@@ -42,8 +43,8 @@ def test_a_program_that_is_not_ours_measures_the_same(iperf3: None) -> None:
         ours, theirs = (json.loads(line) for line in answer.stdout.splitlines())
         (link,) = ours["links"]
         for direction in ("sent", "received"):
-            said = (link["asked"], direction)
-            assert theirs[direction] / 1e6 == pytest.approx(link["asked_mbit"], rel=0.01), said
+            said = (link["target"], direction)
+            assert theirs[direction] / 1e6 == pytest.approx(link["target_mbit"], rel=0.01), said
             assert link[f"{direction}_mbit"] == pytest.approx(theirs[direction] / 1e6, rel=0.01)
 
 
@@ -56,9 +57,9 @@ def test_what_verifying_sent_is_not_booked_to_the_run(tmp_path: Path) -> None:
         laws.summary_is_true(summary, "netns")
         assert [link["node"] for link in summary["links"]] == ["node0", "node1", "node2"]
         # A link of 100 Mbit is looked at for 0.4 s and more, 5 MB in each direction.
-        assert summary["bytes"]["setup"]["sent"] < 100_000
-    verified = [{**link, **dict.fromkeys(LINK_STATISTICS)} for link in first["links"]]
-    again = [{**link, **dict.fromkeys(LINK_STATISTICS)} for link in second["links"]]
+        assert summary["bytes"]["setup"]["sent_bytes"] < 100_000
+    verified = [{**link, **dict.fromkeys(COUNTS)} for link in first["links"]]
+    again = [{**link, **dict.fromkeys(COUNTS)} for link in second["links"]]
     assert verified == again  # once, for both runs
     assert measured.stderr.count("3 links verified") == 1
 
@@ -71,14 +72,14 @@ def test_a_slow_node_slows_an_all_reduce_and_its_link_says_so(tmp_path: Path) ->
     assert measured.code == 0, measured.stderr
     free, slow = measured.summaries
     bound_s = 4 / 3 * slow["model_bytes"] * 8 * 1514 / 1448 / 20e6
-    assert free["seconds"]["step_median"] < bound_s / 4
-    assert 0.95 * bound_s < slow["seconds"]["step_median"] < 1.15 * bound_s
+    assert free["seconds"]["step_median_s"] < bound_s / 4
+    assert 0.95 * bound_s < slow["seconds"]["step_median_s"] < 1.15 * bound_s
     laws.bytes_are_as_predicted(slow, 0.005)
     assert free["links"] == []
     (link,) = slow["links"]
     assert link["sent_overlimits"] > 0
     assert link["received_overlimits"] > 0
-    assert None not in [link[name] for name in LINK_STATISTICS]
+    assert None not in [link[name] for name in COUNTS]
     assert "warning" not in measured.stderr
 
 
@@ -108,8 +109,8 @@ def test_a_straggler_computes_more_slowly_and_learns_the_same(tmp_path: Path) ->
 
 def computing_s(run: Path, rank: int) -> float:
     """What a node's steps took to compute, in the mean: a limit stops it now and then."""
-    steps = [e for e in RunFolder(run).read_events(rank) if e["event"] == "step"]
-    return fmean(step["compute_s"] for step in steps)
+    steps = NodeLog(RunFolder(run).read_events(rank)).steps
+    return fmean(step.compute_s or 0.0 for step in steps)
 
 
 # --- links that are not what was asked for -------------------------------------------------------

@@ -75,9 +75,12 @@ def test_what_hosts_measure_by_themselves_is_what_the_wind_tunnel_measures(tmp_p
     assert summary["loss"] == pytest.approx(reference["loss"], abs=1e-6)
     laws.bytes_are_as_predicted(summary, 0.03)
     train = summary["bytes"]["train"]
-    assert train["sent"] == pytest.approx(train["received"], rel=0.01)
+    assert train["sent_bytes"] == pytest.approx(train["received_bytes"], rel=0.01)
     assert laws.sent_once(summary) == pytest.approx(laws.sent_once(reference), rel=0.03)
-    assert [summary["counters"][source] for source in ("kernel", "docker")] == [None, None]
+    assert [summary["counters"][source] for source in ("kernel_bytes", "docker_bytes")] == [
+        None,
+        None,
+    ]
     assert f"{summary['accuracy']:.2%}" in printed.stdout.splitlines()[1]
 
 

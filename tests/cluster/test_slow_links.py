@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from analysis.summary.step_times import evened_median
+from analysis.summary.node_log import read_logs
+from analysis.summary.step_times import periodic_median
 from cluster.spec.run_folder import RunFolder, find_runs
 from cluster.spec.schedules import group_of, groups
 from tests import laws
@@ -45,14 +46,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def seconds(folder: RunFolder) -> dict[str, Any]:
-    answer: dict[str, Any] = folder.read_summary()["seconds"]
+    answer: dict[str, Any] = folder.read_summary().to_json()["seconds"]
     return answer
 
 
 def by_rank(folder: RunFolder, name: str) -> list[list[float]]:
     """Of every step of every node."""
-    events = [folder.read_events(rank) for rank in range(WORKERS)]
-    return [[e[name] for e in one if e["event"] == "step"] for one in events]
+    logs = read_logs(folder, WORKERS)
+    return [[getattr(step, name) for step in log.steps] for log in logs]
 
 
 def pair_times(folder: RunFolder) -> list[dict[tuple[int, ...], float]]:
@@ -74,15 +75,15 @@ def test_an_all_reduce_is_slowed_on_all_nodes_to_what_the_slow_link_allows(runs:
     little, so they are taken by twos.
     """
     slow, free = runs["allreduce", "2:20mbit"], runs["allreduce", None]
-    steps = [evened_median(one[1:], 2) for one in by_rank(slow, "step_s")]
+    steps = [periodic_median(one[1:], 2) for one in by_rank(slow, "step_s")]
     assert steps == [pytest.approx(steps[SLOW], rel=0.05)] * WORKERS
     assert steps[SLOW] is not None
-    assert steps[SLOW] > 0.98 * seconds(slow)["communication_bound"]
-    assert steps[SLOW] > 4 * seconds(free)["step_median"]
+    assert steps[SLOW] > 0.98 * seconds(slow)["communication_bound_s"]
+    assert steps[SLOW] > 4 * seconds(free)["step_median_s"]
 
 
 def test_pairs_are_slowed_only_where_the_slow_node_is_one_of_them(runs: Runs) -> None:
-    bound = seconds(runs["pairwise", "2:20mbit"])["communication_bound"]
+    bound = seconds(runs["pairwise", "2:20mbit"])["communication_bound_s"]
     with_slow: list[float] = []
     without: list[float] = []
     for t, of_round in enumerate(pair_times(runs["pairwise", "2:20mbit"]), start=1):
@@ -97,16 +98,16 @@ def test_pairs_are_slowed_only_where_the_slow_node_is_one_of_them(runs: Runs) ->
 def test_who_waits_for_the_slow_node_is_its_partners_and_it_waits_for_nobody(runs: Runs) -> None:
     by_node = seconds(runs["pairwise", "2:20mbit"])["by_node"]
     assert [by_node[rank]["waits_mostly_for"] for rank in (1, 3)] == [SLOW, SLOW]
-    waited = [node["waiting_median"] / node["step_median"] for node in by_node]
+    waited = [node["waiting_median_s"] / node["step_median_s"] for node in by_node]
     assert waited[SLOW] < 0.1
     assert min(waited[1], waited[3]) > 0.3
 
 
 def test_a_slow_root_costs_a_star_far_more_than_a_slow_leaf(runs: Runs) -> None:
     leaf, root = (seconds(runs["gather-scatter", slow]) for slow in ("2:20mbit", "0:20mbit"))
-    assert root["step_median"] > 2.5 * leaf["step_median"]
+    assert root["step_median_s"] > 2.5 * leaf["step_median_s"]
 
 
 def test_what_a_full_queue_drops_and_tcp_sends_again_counts_once_for_a_pair(runs: Runs) -> None:
     for run in runs.values():
-        laws.pairs_are_as_predicted(run.read_summary(), 0.02)
+        laws.pairs_are_as_predicted(run.read_summary().to_json(), 0.02)

@@ -14,7 +14,7 @@ from cluster.containers.client import client
 from cluster.containers.engine import link_modules
 from cluster.containers.image import repository
 from cluster.containers.projects import SERVICE_LABEL
-from cluster.spec.records import LINK_STATISTICS
+from cluster.spec.documents.links import COUNTS
 from tests import laws
 from tests.docker.test_docker_runs import compose, containers, exit_codes, leftovers
 from tests.measuring import PROJECT, await_steps, finish, measure, one, start
@@ -36,9 +36,9 @@ def test_bytes_on_shaped_links_count_once_and_without_those_of_verifying(tmp_pat
     assert measured.code == 0, measured.stderr
     for summary in measured.summaries:
         laws.summary_is_true(summary, "docker")
-        assert summary["bytes"]["setup"]["sent"] < 100_000
+        assert summary["bytes"]["setup"]["sent_bytes"] < 100_000
         for link in summary["links"]:
-            assert None not in [link[name] for name in LINK_STATISTICS]
+            assert None not in [link[name] for name in COUNTS]
     assert measured.stderr.count("3 links verified") == 1
 
 
@@ -46,7 +46,7 @@ def test_a_slow_node_slows_an_all_reduce(tmp_path: Path) -> None:
     model = ("--model", "synthetic:2M:4", "--workers", "3", "--train-size", "90", *STEP)
     summary = one(measure(*DOCKER, "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path)))
     bound_s = 4 / 3 * summary["model_bytes"] * 8 * 1514 / 1448 / 20e6
-    assert 0.95 * bound_s < summary["seconds"]["step_median"] < 1.15 * bound_s
+    assert 0.95 * bound_s < summary["seconds"]["step_median_s"] < 1.15 * bound_s
     laws.bytes_are_as_predicted(summary, 0.005)
 
 

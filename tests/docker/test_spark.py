@@ -59,14 +59,14 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
             assert laws.sent_once(other) == pytest.approx(laws.sent_once(reference), rel=0.03), (
                 launcher
             )
-            assert other["control"]["per_second"] > 0
+            assert other["control_traffic"]["bytes_per_s"] > 0
             assert other["counters"]["largest_difference"] < 0.01
         roles = {node["node"]: node for node in found["spark"]["bytes"]["nodes"]}
         assert list(roles) == ["node0", "node1", "master", "driver"]
         assert [node["role"] for node in roles.values()] == ["worker"] * 2 + ["master", "driver"]
         for attendant in ("master", "driver"):
-            assert roles[attendant]["sent"] > 0
-            assert roles[attendant]["train_sent"] < 0.2 * roles["node0"]["train_sent"]
+            assert roles[attendant]["sent_bytes"] > 0
+            assert roles[attendant]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
     assert leftovers(tmp_path) == []
 
 

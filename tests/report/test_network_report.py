@@ -17,6 +17,7 @@ import pytest
 
 from analysis.network_report import main
 from analysis.tables.load import OPTIONS, load_runs
+from cluster.spec.documents import schema1
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests.browser import chromium
@@ -72,7 +73,7 @@ def test_a_run_older_than_an_option_is_still_read(session: Path) -> None:
 def test_a_run_of_today_is_read_with_every_option(session: Path) -> None:
     """The session was recorded before most of them; a summary has the whole Experiment."""
     today = Experiment(workers=3, strategy="allreduce", overlap=True, bottleneck="1:20mbit")
-    change(session, spec=today.to_json())
+    change(session, spec=today.to_json() | {"schema": 1})
     row = load_runs(find_runs(session)).table.iloc[0]
     assert (row["status"], bool(row["overlap"])) == ("completed", True)
     assert row["bottleneck"] == "1:20mbit"
@@ -82,26 +83,26 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
     runs = load_runs(find_runs(SESSION))
     assert list(runs.table["run"]) == [ALLREDUCE, PAIRWISE]
     for _, row in runs.table.iterrows():
-        one = summary(row["run"])
+        one = schema1.upgrade_summary(summary(row["run"]))
         spec, per_step, seconds = one["spec"], one["per_step"], one["seconds"]
         assert row.astype(object).where(row.notna(), None).to_dict() == {
             **{name: one[name] for name in ("session", "run", "status", "error")},
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
             **{name: spec.get(name) for name in ("engine", "dataset")},
             **{name: spec.get(name) for name in OPTIONS},  # recorded before --compress was there
-            "lr_rule": "none",
-            "warmup_epochs": 0.0,  # and before there were rules
             **{name: one[name] for name in ("accuracy", "loss", "consensus_distance")},
             **{name: one[name] for name in ("model_bytes", "steps", "rounds")},
-            "sent_per_step_bytes": per_step["sent_mean"],
-            "predicted_per_step_bytes": per_step["predicted_mean"],
+            "sent_per_step_bytes": per_step["sent_mean_bytes"],
+            "predicted_per_step_bytes": per_step["predicted_mean_bytes"],
             "sent_over_predicted": per_step["ratio"],
-            "busiest_sent_per_step_bytes": per_step["sent_max"],
-            "busiest_predicted_per_step_bytes": per_step["predicted_max"],
-            "retransmitted_per_step_bytes": per_step.get("repeated_mean"),
-            "train_sent_bytes": sum(node["train_sent"] for node in one["bytes"]["nodes"]),
-            "train_received_bytes": sum(node["train_received"] for node in one["bytes"]["nodes"]),
-            "total_sent_bytes": one["bytes"]["total"]["sent"],
+            "busiest_sent_per_step_bytes": per_step["sent_max_bytes"],
+            "busiest_predicted_per_step_bytes": per_step["predicted_max_bytes"],
+            "retransmitted_per_step_bytes": per_step.get("retransmitted_mean_bytes"),
+            "train_sent_bytes": sum(node["train_sent_bytes"] for node in one["bytes"]["nodes"]),
+            "train_received_bytes": sum(
+                node["train_received_bytes"] for node in one["bytes"]["nodes"]
+            ),
+            "total_sent_bytes": one["bytes"]["total"]["sent_bytes"],
             "network_activity_sum": one["network_activity_sum"],
             "full_lr": None,
             "label_skew": None,
@@ -110,14 +111,12 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "pairs_interface_payload_bytes": None,
             "pairs_interface_header_bytes": None,
             "pairs_closed_connections": None,
-            **{f"counter_{name}_bytes": one["counters"][name] for name in SOURCES},
+            **{f"counter_{name}_bytes": one["counters"][f"{name}_bytes"] for name in SOURCES},
             "counters_largest_difference": one["counters"]["largest_difference"],
-            "step_median_s": seconds["step_median"],
-            "compute_median_s": seconds["compute_median"],
-            "exposed_communication_median_s": seconds["exposed_communication_median"],
-            "communication_bound_s": seconds.get("communication_bound"),
-            "train_s": seconds["train"],
-            "total_s": seconds["total"],
+            **{name: seconds[name] for name in ("step_median_s", "compute_median_s")},
+            "exposed_communication_median_s": seconds["exposed_communication_median_s"],
+            "communication_bound_s": seconds.get("communication_bound_s"),
+            **{name: seconds[name] for name in ("train_s", "total_s")},
         }
 
 
@@ -180,18 +179,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "cut off": (cut_off, "damaged", "cut off"),
     "not text": (not_text, "damaged", "decode"),
     "no summary": (no_summary, "damaged", "still going on, or was killed"),
-    "a word for a number": (lambda s: change(s, accuracy="good"), "damaged", "accuracy is 'good'"),
-    "a huge number": (lambda s: change(s, steps=10**30), "damaged", "steps is 1000"),
-    "a part missing": (lambda s: change(s, per_step={}), "damaged", "no per_step.sent_mean"),
-    "no spec": (lambda s: change(s, spec=None), "damaged", "no spec.strategy"),
-    "a bad curve": (lambda s: change(s, curve=[{"epoch": 1}]), "damaged", "no accuracy"),
-    "yes for a number": (lambda s: change(s, steps=True), "damaged", "steps is True"),
+    "a word for a number": (
+        lambda s: change(s, accuracy="good"),
+        "damaged",
+        "accuracy must be a number, not 'good'",
+    ),
+    "a huge number": (lambda s: change(s, steps=10**30), "damaged", "steps must be a whole number"),
+    "a part missing": (lambda s: change(s, per_step=[]), "damaged", "per_step must be"),
+    "no spec": (lambda s: change(s, spec=None), "damaged", "spec must be an object"),
+    "a bad curve": (lambda s: change(s, curve=[{}]), "damaged", "curve[0].epoch is missing"),
+    "yes for a number": (
+        lambda s: change(s, steps=True),
+        "damaged",
+        "steps must be a whole number, not True",
+    ),
     "no list of nodes": (
         lambda s: change(s, seconds=summary(ALLREDUCE)["seconds"] | {"by_node": 3}),
         "damaged",
-        "by_node is 3",
+        "seconds.by_node must be a list, not 3",
     ),
-    "a later schema": (lambda s: change(s, schema=2), "other schema", "has schema 2"),
+    "a later schema": (lambda s: change(s, schema=3), "other schema", "has schema 3"),
 }
 
 
@@ -372,13 +379,10 @@ def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
 # ------------------------------------------------------------------------- numbers that cannot be
 
 NONSENSE: list[tuple[str, Any]] = [
-    ("accuracy", float("inf")),
-    ("accuracy", float("nan")),
     ("accuracy", 7.0),
-    ("seconds.step_median", -1.0),
-    ("seconds.step_median", float("inf")),
-    ("bytes.train.sent", -5),
-    ("counters.worker", -10),
+    ("seconds.step_median_s", -1.0),
+    ("bytes.train.sent_bytes", -5),
+    ("counters.worker_bytes", -10),
     ("spec.workers", 0),
     ("spec.workers", 10**9),
     ("spec.passes", -1),
@@ -387,7 +391,7 @@ NONSENSE: list[tuple[str, Any]] = [
     ("model_bytes", None),
     ("steps", 0),
     ("rounds", None),
-    ("per_step.ratio", float("inf")),
+    ("per_step.ratio", "x"),
     ("training.shards.label_counts", [[-5, 2], [3, 1], [2, 2]]),
     ("training.epochs", [7]),
 ]
@@ -453,8 +457,9 @@ def test_pairs_whose_ends_did_not_find_each_other_are_no_measurement(tmp_path: P
     (recorded,) = (PROJECT / "tests" / "data" / "runs").glob("*/003-pairwise-n4-*")
     session = shutil.copytree(recorded.parent, tmp_path / "session")
     for run in session.iterdir():
-        pairs = json.loads((run / "summary.json").read_text())["peers"]["pairs"]
-        put(run, "peers.pairs", [one | {"sent": 0, "received": 0, "talk": 0} for one in pairs])
+        pairs = json.loads((run / "summary.json").read_text())["traffic_matrix"]["pairs"]
+        nothing = dict.fromkeys(("sent_bytes", "received_bytes", "control_bytes"), 0)
+        put(run, "traffic_matrix.pairs", [pair | nothing for pair in pairs])
     assert main([str(session), "--output", str(tmp_path / "report")]) == 0
     page = (tmp_path / "report" / "report.html").read_text()
     assert 'id="by-node"' in page

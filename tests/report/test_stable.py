@@ -158,11 +158,15 @@ def test_auxiliary_services_are_counted_apart_from_training(runs: Path) -> None:
         "node": "master",
         "rank": None,
         "role": "master",
-        "train_sent": 12345,
-        "train_received": 7,
+        "train_sent_bytes": 12345,
+        "train_received_bytes": 7,
     }
     document["bytes"]["nodes"] += [own, own | {"node": "driver", "role": "driver"}]
-    document["control"] = {"message_bytes": 20.0, "sent_mean": 54321.0, "per_second": 100.0}
+    document["control_traffic"] = {
+        "message_bytes": 20.0,
+        "sent_mean_bytes": 54321.0,
+        "bytes_per_s": 100.0,
+    }
     document["spec"]["launcher"] = "spark"
     path.write_text(json.dumps(document))
     page = page_of(runs)

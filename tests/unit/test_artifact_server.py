@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.spec.documents.events import Epoch, Failure, Phase, Step
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, write_json
 from workloads.launchers import remote_task
@@ -45,20 +46,26 @@ def test_data_arrive_whole(artifact_server: ArtifactServer, tmp_path: Path) -> N
     assert file.read_bytes() == (tmp_path / "data" / "images").read_bytes()
 
 
+def step(number: int) -> Step:
+    return Step(t=1.0, step=number, step_s=1, data_s=0, compute_s=None, exchange_s=None)
+
+
 def test_events_stay_until_an_event_outside_of_training_and_then_arrive_in_order(
     artifact_server: ArtifactServer,
 ) -> None:
     log = remote_task.SentLog(artifact_server.url, "node1", 1)
-    log.border("phase", phase="train", epoch=1)
-    for step in (1, 2):
-        log.write("step", step=step)
+    log.boundary(Phase, phase="train", epoch=1)
+    for number in (1, 2):
+        log.write(step(number))
     assert not run_of(artifact_server).events(1).exists()
-    log.write("epoch", epoch=1)
-    log.write("step", step=3)
-    kinds = [(e["event"], e.get("step")) for e in run_of(artifact_server).read_events(1)]
-    assert kinds == [("phase", None), ("step", 1), ("step", 2), ("epoch", None)]
-    log.write("error", message="lost")
-    assert [e["event"] for e in run_of(artifact_server).read_events(1)][-2:] == ["step", "error"]
+    log.write(Epoch(epoch=1))
+    log.write(step(3))
+    arrived = run_of(artifact_server).read_events(1)
+    assert [event.kind for event in arrived] == ["phase", "step", "step", "epoch"]
+    assert arrived[1:3] == [step(1), step(2)]
+    log.write(Failure(message="lost"))
+    arrived = run_of(artifact_server).read_events(1)
+    assert [event.kind for event in arrived][-2:] == ["step", "error"]
 
 
 def test_the_model_lands_in_the_run_folder(artifact_server: ArtifactServer) -> None:

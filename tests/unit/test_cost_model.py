@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -223,7 +222,7 @@ def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:
     run = next(iter(find_runs(RUNS)))
     copy = tmp_path / "run"
     copy.mkdir()
-    (copy / "summary.json").write_text(json.dumps(run.read_summary())[:500])
+    (copy / "summary.json").write_text(run.summary.read_text()[:500])
     assert observe_all(find_runs(tmp_path)) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 import time
@@ -15,12 +16,14 @@ import pytest
 from analysis.network_report import main as write_report
 from analysis.predict.fitted import observe_all
 from analysis.summary import gpu_use
+from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise
 from analysis.tables.load import load_runs
 from cluster.gpu.nvml import VALUES, Nvml, open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
+from cluster.spec.documents.events import Boundary, Event, Failure, Phase
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import GPU_FIELDS, GpuReading, GpuSample
+from cluster.spec.records import GPU_FIELDS, Counters, GpuReading, GpuSample
 from cluster.spec.run_folder import RunFolder, write_json
 from tests import record_nvml
 from tests.measuring import PROJECT
@@ -116,52 +119,51 @@ def samples_of(name: str, gpu: int = 0, every_s: float = 1.0) -> list[GpuSample]
     return [GpuSample(100 + k * every_s, "node0", gpu, nvml.read(gpu)) for k in range(count)]
 
 
-def phases(*borders: tuple[float, str]) -> dict[str, list[dict[str, Any]]]:
-    return {"node0": [{"event": "phase", "t": t, "phase": phase} for t, phase in borders]}
+def phases(*starts: tuple[float, str]) -> dict[str, NodeLog]:
+    events = [Phase(t=t, phase=phase, counters=Counters()) for t, phase in starts]
+    return {"node0": NodeLog(events)}
 
 
 def test_bytes_are_booked_to_training_once() -> None:
     """Counters stand at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; of an interval, the time that is training counts."""
-    events = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
-    (use,) = gpu_use.describe(samples_of("nvlink"), events)
-    assert use["nvlink_sent_bytes"] == round(
+    logs = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
+    (use,) = gpu_use.describe(samples_of("nvlink"), logs)
+    assert use.nvlink_sent_bytes == round(
         1_310_720 * 1024 * (1 / 4 * 0.5 + 3 / 4 + 5 / 4 * (0.2 + 0.5))
     )
-    assert use["nvlink_received_bytes"] == use["nvlink_sent_bytes"]
-    assert use["utilisation_mean"] == pytest.approx((0.71 + 0.96) / 2)
-    assert use["memory_max_bytes"] == 3_985_637_376
-    assert use["pcie_estimated"] is False
+    assert use.nvlink_received_bytes == use.nvlink_sent_bytes
+    assert use.utilisation_mean == pytest.approx((0.71 + 0.96) / 2)
+    assert use.memory_max_bytes == 3_985_637_376
+    assert use.pcie_estimated is False
 
 
 def test_rates_stand_in_for_bytes_that_nobody_counts_and_say_so() -> None:
     (use,) = gpu_use.describe(samples_of("pcie-only"), phases((100.5, "train"), (102.5, "finish")))
-    assert use["pcie_estimated"] is True
-    assert use["pcie_sent_bytes"] == 2 * 50_000_000
-    assert use["nvlink_sent_bytes"] is None
+    assert use.pcie_estimated is True
+    assert use.pcie_sent_bytes == 2 * 50_000_000
+    assert use.nvlink_sent_bytes is None
 
 
 def test_a_counter_that_fell_has_begun_again() -> None:
     readings = [GpuReading(nvlink_sent_bytes=n) for n in (900, 1000, 50, 80)]
     samples = [GpuSample(float(k), "node0", 0, one) for k, one in enumerate(readings)]
     (use,) = gpu_use.describe(samples, phases((0.0, "train"), (3.0, "finish")))
-    assert use["nvlink_sent_bytes"] == 100 + 50 + 30
+    assert use.nvlink_sent_bytes == 100 + 50 + 30
 
 
 def test_training_that_was_broken_off_lasted_until_the_nodes_last_word() -> None:
-    events = phases((100.0, "join"), (101.0, "train"))
-    events["node0"].append({"event": "error", "t": 103.0, "message": "out of memory"})
-    (use,) = gpu_use.describe(samples_of("nvlink"), events)
-    assert use["nvlink_sent_bytes"] == 1_310_720 * 1024 * (3 / 4 + 5 / 4)
+    begun = phases((100.0, "setup"), (101.0, "train"))["node0"].events
+    log = NodeLog([*begun, Failure(t=103.0, message="out of memory")])
+    (use,) = gpu_use.describe(samples_of("nvlink"), {"node0": log})
+    assert use.nvlink_sent_bytes == 1_310_720 * 1024 * (3 / 4 + 5 / 4)
 
 
 @pytest.mark.parametrize("name", ["nvlink", "pcie-only"])
-@pytest.mark.parametrize("events", [{}, phases((100.0, "join"), (104.0, "finish"))])
-def test_without_any_training_there_is_nothing_to_book(
-    name: str, events: dict[str, list[dict[str, Any]]]
-) -> None:
-    (use,) = gpu_use.describe(samples_of(name), events)
-    figures = {name for name in use if name.endswith("_bytes")} - {"memory_max_bytes"}
-    assert {use[name] for name in (*figures, "utilisation_mean")} == {None}
+@pytest.mark.parametrize("logs", [{}, phases((100.0, "setup"), (104.0, "finish"))])
+def test_without_any_training_there_is_nothing_to_book(name: str, logs: dict[str, NodeLog]) -> None:
+    (use,) = gpu_use.describe(samples_of(name), logs)
+    assert use.utilisation_mean is None
+    assert {getattr(use, counter) for counter in gpu_use.COUNTED} == {None}
 
 
 @pytest.mark.parametrize(("kind", "grown"), [("uiVal", 1_500_000_000), ("ullVal", 500_000_000)])
@@ -175,7 +177,7 @@ def test_a_counter_of_32_bits_is_followed_over_its_turn(kind: str, grown: int) -
     nvml = Nvml(library)
     samples = [GpuSample(float(k), "node0", 0, nvml.read(0)) for k in range(2)]
     (use,) = gpu_use.describe(samples, phases((0.0, "train"), (1.0, "finish")))
-    assert use["pcie_sent_bytes"] == grown
+    assert use.pcie_sent_bytes == grown
 
 
 @pytest.fixture
@@ -190,16 +192,21 @@ def run_on_gpus(tmp_path: Path) -> RunFolder:
     spec = json.loads(run.spec.read_text()) | {"gpu": 1, "engine": "docker"}
     write_json(run.spec, spec)
     for rank in range(3):
-        events = run.read_events(rank)
-        for event in events:
-            if "counters" in event:  # next to nothing crosses eth0
-                event["counters"] = [count // 1000 for count in event["counters"]]
-        run.events(rank).write_text("".join(json.dumps(event) + "\n" for event in events))
+        events = [next_to_nothing(event) for event in run.read_events(rank)]
+        run.events(rank).write_text("".join(event.line() for event in events))
     return run
 
 
+def next_to_nothing(event: Event) -> Event:
+    """The event of a node whose exchange did not cross eth0."""
+    if not isinstance(event, Boundary):
+        return event
+    counts = (count // 1000 for count in event.counters.values())
+    return dataclasses.replace(event, counters=Counters(*counts))
+
+
 def record(run: RunFolder, name: str) -> None:
-    times = [event["t"] for event in run.read_events(0)]
+    times = [event.t for event in run.read_events(0)]
     nvml = Nvml(ReplayedNvml(name))
     with run.gpu_samples.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -210,7 +217,7 @@ def record(run: RunFolder, name: str) -> None:
 
 
 def page_of(run: RunFolder, output: Path) -> str:
-    write_json(run.summary, summarise(run, run.read_experiment(), "completed").to_json())
+    write_json(run.summary, summarise(run, run.read_experiment(), "completed"))
     assert write_report([str(run.path), "--output", str(output)]) == 0
     return (output / "report.html").read_text()
 
@@ -224,8 +231,9 @@ def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
     assert "sent over NVLink" in page
     assert (tmp_path / "out" / "tables" / "gpus.csv").exists()
     summary = run_on_gpus.read_summary()
-    assert summary["gpus"][0]["nvlink_sent_bytes"] > 10**8
-    assert summary["per_step"]["ratio"] is None  # theory says nothing of eth0 here
+    assert (summary.gpus[0].nvlink_sent_bytes or 0) > 10**8
+    assert summary.per_step is not None
+    assert summary.per_step.ratio is None  # theory says nothing of eth0 here
     assert "not over eth0</td>" in page
     assert "not as theory says" not in page
 
@@ -285,13 +293,9 @@ def test_the_cost_model_of_cpus_and_eth0_is_not_fitted_to_gpus(run_on_gpus: RunF
 def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
     run_on_gpus: RunFolder,
 ) -> None:
-    write_json(
-        run_on_gpus.summary,
-        summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed").to_json(),
-    )
-    summary = run_on_gpus.read_summary()
-    summary["per_step"]["predicted_mean"] = 0.0
-    summary["bytes"]["train"]["sent"] = 0
+    summary = summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed").to_json()
+    summary["per_step"]["predicted_mean_bytes"] = 0.0
+    summary["bytes"]["train"]["sent_bytes"] = 0
     write_json(run_on_gpus.summary, summary)
     assert load_runs([run_on_gpus]).table.loc[1, "train_sent_bytes"] == 0
 

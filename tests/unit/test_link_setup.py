@@ -1,43 +1,56 @@
 """What is recorded and said of links."""
 
-from typing import Any
-
 import pytest
 
 from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.links.rate_probe import ProbeTarget
 from cluster.links.setup import ATTEMPTS, complain, measure_well, parse_statistics
+from cluster.spec.documents.links import COUNTS, LinkStatistics, MeasuredLink
 from cluster.spec.links import parse_link
-from cluster.spec.records import LINK_STATISTICS
 
 
-def found(node: str = "node2", error: float = 0.001, **others: Any) -> dict[str, Any]:
-    rates = {"asked_mbit": 20.0, "sent_mbit": 20 * (1 + error), "received_mbit": 20.0}
-    return {
-        "node": node,
-        "asked": "20mbit",
-        **rates,
-        "error": error,
-        "delay_ms": None,
-        "burst_bytes": 28_028,
-        **others,
-    }
+def found(
+    node: str = "node2",
+    error: float = 0.001,
+    delay_ms: float | None = None,
+    burst_bytes: int = 28_028,
+) -> MeasuredLink:
+    return MeasuredLink(
+        node=node,
+        target="20mbit",
+        target_mbit=20.0,
+        sent_mbit=20 * (1 + error),
+        received_mbit=20.0,
+        error=error,
+        delay_ms=delay_ms,
+        burst_bytes=burst_bytes,
+    )
+
+
+def counted(count: int) -> list[LinkStatistics]:
+    return [
+        LinkStatistics(
+            node="node2",
+            sent_drops=count,
+            sent_overlimits=count,
+            received_drops=count,
+            received_overlimits=count,
+        )
+    ]
 
 
 def test_drops_of_a_run_are_between_its_own_two_readings() -> None:
     """Verifying, and earlier runs on the same cluster, dropped some too."""
-    before = [{"node": "node2", **dict.fromkeys(LINK_STATISTICS, 100)}]
-    after = [{"node": "node2", **dict.fromkeys(LINK_STATISTICS, 130)}]
-    (entry,) = with_statistics([found()], before, after)
-    assert [entry[name] for name in LINK_STATISTICS] == [30] * 4
-    assert entry["error"] == 0.001
+    (link,) = with_statistics([found()], counted(100), counted(130))
+    assert [getattr(link, name) for name in COUNTS] == [30] * 4
+    assert link.error == 0.001
 
 
 def test_what_could_not_be_read_is_null() -> None:
-    before = [{"node": "node2", **dict.fromkeys(LINK_STATISTICS, 100)}]
+    before = counted(100)
     for readings in (((), ()), (before, ()), ((), before)):
-        (entry,) = with_statistics([found()], *readings)
-        assert [entry[name] for name in LINK_STATISTICS] == [None] * 4
+        (link,) = with_statistics([found()], *readings)
+        assert [getattr(link, name) for name in COUNTS] == [None] * 4
 
 
 def test_statistics_are_those_of_the_two_buckets() -> None:
@@ -45,9 +58,9 @@ def test_statistics_are_those_of_the_two_buckets() -> None:
         {"kind": "tbf", "dev": "eth0", "root": true, "drops": 1, "overlimits": 2},
         {"kind": "ingress", "dev": "eth0", "drops": 9, "overlimits": 9},
         {"kind": "tbf", "dev": "gw-ingress", "root": true, "drops": 3, "overlimits": 4}]"""
-    entry = parse_statistics(text, "node2")
-    assert [entry[name] for name in LINK_STATISTICS] == [1, 2, 3, 4]
-    assert set(parse_statistics("[]", "node2").values()) == {"node2", None}
+    found = parse_statistics(text, "node2")
+    assert [getattr(found, name) for name in COUNTS] == [1, 2, 3, 4]
+    assert parse_statistics("[]", "node2") == LinkStatistics(node="node2")
 
 
 @pytest.mark.parametrize(

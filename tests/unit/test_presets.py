@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.summary.step_times import WARM_UP, steps_of_a_turn
+from analysis.summary.step_times import WARM_UP, steps_of_a_period
 from cluster import presets
 from cluster.flags import make_parser
 from cluster.links import findings as link_report
@@ -97,7 +97,7 @@ def test_the_links_of_bottleneck_are_no_faster_for_a_small_message() -> None:
 def test_bottleneck_makes_whole_turns_of_its_schedules_after_the_first_step() -> None:
     for experiment in experiments("--preset bottleneck"):
         steps = experiment.steps_per_epoch - WARM_UP
-        assert steps % steps_of_a_turn(experiment) == 0
+        assert steps % steps_of_a_period(experiment) == 0
 
 
 def test_flags_beside_a_preset_go_for_all_of_its_runs() -> None:

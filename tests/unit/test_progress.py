@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,10 @@ from cluster.engine import CounterSource
 from cluster.observe import progress
 from cluster.observe.collector import Collector
 from cluster.observe.progress import BarProgress, PlainProgress, Progress, choose_progress
+from cluster.spec.documents.events import Epoch, Phase, Step
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters, Summary
+from cluster.spec.records import Counters
 from cluster.spec.run_folder import RunFolder
 
 EXPERIMENT = Experiment(workers=2, epochs=6)
@@ -27,12 +28,13 @@ def collector(tmp_path: Path) -> Collector:
         return collector
 
 
-def epoch(number: int) -> dict[str, Any]:
-    return {"event": "epoch", "epoch": number, "accuracy": 0.9 + number / 100, "loss": 0.3}
+def epoch(number: int) -> Epoch:
+    return Epoch(epoch=number, accuracy=0.9 + number / 100, loss=0.3)
 
 
-def step(number: int, loss: float) -> dict[str, Any]:
-    return {"event": "step", "epoch": 1, "step": number, "loss": loss}
+def step(number: int, loss: float) -> Step:
+    times = {"step_s": 0.1, "data_s": 0.0, "compute_s": 0.1, "exchange_s": 0.0}
+    return Step.from_json({"epoch": 1, "step": number, "loss": loss, **times})
 
 
 def summary(status: str, error: str | None = None) -> Summary:
@@ -97,8 +99,7 @@ def test_traffic_is_that_of_training_not_of_the_evaluation_after_it(
     """Two nodes send 1 MB each in 2 s of training, then nothing for a minute."""
     for phase, t, sent in (("train", 100.0, 500), ("evaluate", 102.0, 1_000_500)):
         for rank in (0, 1):
-            counters = [sent, 0, sent, 0]
-            plain.event(rank, {"event": "phase", "phase": phase, "t": t, "counters": counters})
+            plain.event(rank, Phase(phase=phase, t=t, counters=Counters(sent, 0, sent, 0)))
     plain.event(0, epoch(6))
     (line,) = lines(capsys)
     assert line.endswith("traffic 8.00 Mbit/s")

@@ -14,7 +14,6 @@ from cluster.spec.records import (
     HEADER_BYTES,
     Counters,
     Sample,
-    event,
     parse_net_dev,
     total,
 )
@@ -152,9 +151,3 @@ def test_a_row_has_its_values_under_the_right_headings() -> None:
         "received_bytes": 3,
         "received_packets": 4,
     }
-
-
-def test_events_carry_their_kind_and_the_time_in_order() -> None:
-    first, second = event("phase", phase="train"), event("end", counters=[0, 0, 0, 0])
-    assert (first["event"], first["phase"]) == ("phase", "train")
-    assert first["t"] <= second["t"]

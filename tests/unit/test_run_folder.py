@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from cluster.spec.documents.codec import DocumentError
+from cluster.spec.documents.events import End, Epoch, Event, Hello
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.records import Counters, Sample
@@ -103,25 +105,25 @@ def test_an_experiment_is_read_as_it_was_written(folder: RunFolder) -> None:
 
 
 def test_a_spec_from_another_version_is_refused(folder: RunFolder) -> None:
-    write_json(folder.spec, {**Experiment().to_json(), "schema": 2})
+    write_json(folder.spec, {**Experiment().to_json(), "schema": 3})
     with pytest.raises(SpecError, match="schema"):
         folder.read_experiment()
 
 
 def test_a_summary_that_is_no_object_is_refused(folder: RunFolder) -> None:
     folder.summary.write_text("[1, 2]\n")
-    with pytest.raises(ValueError, match=r"summary\.json holds no JSON object"):
+    with pytest.raises(DocumentError, match=r"summary\.json must be an object"):
         folder.read_summary()
 
 
 # --- events and samples --------------------------------------------------------------------------
 
-EVENTS: list[dict[str, Any]] = [
-    {"event": "hello", "t": 1.0, "rank": 0},
-    {"event": "step", "t": 2.0, "loss": 0.5},
-    {"event": "end", "t": 3.0, "counters": [1, 2, 3, 4]},
+EVENTS: list[Event] = [
+    Hello(t=1.0, rank=0),
+    Epoch(t=2.0, epoch=1, loss=0.5),
+    End(t=3.0, counters=Counters(1, 2, 3, 4)),
 ]
-LINES = [json.dumps(one).encode() + b"\n" for one in EVENTS]
+LINES = [event.line().encode() for event in EVENTS]
 
 
 def test_events_are_read_in_order(folder: RunFolder) -> None:

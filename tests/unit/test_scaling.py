@@ -30,7 +30,7 @@ def tell(tmp_path: Path) -> Any:
             summary |= {"session": folder.parent.name, "run": folder.name}
             options = {key: value for key, value in run.items() if not key.endswith("_s")}
             summary["spec"] |= {"epochs": 2, "train_size": 1200} | options
-            summary["seconds"] |= {"step_median": run["step_s"], "train": 2 * run["epoch_s"]}
+            summary["seconds"] |= {"step_median_s": run["step_s"], "train_s": 2 * run["epoch_s"]}
             summary["training"] = None
             (folder / "summary.json").write_text(json.dumps(summary))
         loaded = load_runs(find_runs(tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,11 @@ import pytest
 from cluster.engine import ClusterPlan, EngineUnavailable
 from cluster.observe.progress import choose_progress
 from cluster.session import Session
+from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.events import End
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Summary
+from cluster.spec.records import Counters
 from cluster.spec.run_folder import RunFolder, new_session
 
 
@@ -38,7 +40,7 @@ class Slots:
             raise EngineUnavailable("too few free slots")
         for run in self.plan.runs:
             for rank in range(self.plan.nodes):
-                run.events(rank).write_text(json.dumps({"event": "end", "t": 0}) + "\n")
+                run.events(rank).write_text(End(counters=Counters()).line())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,7 +58,7 @@ def conduct(output: Path, workers: list[int]) -> list[Summary]:
     session = Session(
         folder=new_session(output),
         data_folder=output,
-        environment={},
+        environment=Environment(command=[], engine={}),
         engine=Slots(2),  # type: ignore[arg-type]
         summarise=summarise,
         progress=choose_progress(quiet=True),

@@ -10,8 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from analysis.summary.node_log import NodeLog
 from analysis.summary.training import describe, label_skew
 from cluster.spec.catalogue import parse_partition
+from cluster.spec.documents.events import Hello, Step
+from cluster.spec.documents.summary import EpochCourse, LearningRate, Shards
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from workloads.data import partition
@@ -175,36 +178,38 @@ def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:
 
 
 def test_how_training_went_is_told_by_epoch() -> None:
-    def steps(rank: int) -> list[dict[str, Any]]:
-        hello = {"event": "hello", "parameters": 7, "labels": [20, 0] if rank else [10, 10]}
-        return [hello] + [
-            {
-                "event": "step",
-                "loss": 1.0 + rank,
-                "correct": 5,
-                "step_s": 0.5,
-                "data_s": 0.1,
-                "compute_s": 0.3,
-                "exchange_s": 0.1 if step < 3 else None,
-            }
+    def log(rank: int) -> NodeLog:
+        hello = Hello(rank=rank, parameters=7, labels=[20, 0] if rank else [10, 10])
+        steps = [
+            Step(
+                loss=1.0 + rank,
+                correct=5,
+                step_s=0.5,
+                data_s=0.1,
+                compute_s=0.3,
+                exchange_s=0.1 if step < 3 else None,
+            )
             for step in range(4)
         ]
+        return NodeLog([hello, *steps])
 
     experiment = Experiment(
         workers=2, train_size=40, batch_size=10, epochs=3, lr=0.1, lr_rule="linear", warmup_epochs=1
     )
-    told = describe(experiment, [steps(0), steps(1)])
-    assert told["parameters"] == 7
-    assert told["learning_rate"] == {"given": 0.1, "rule": "linear", "full": 0.2, "warmup_steps": 2}
-    assert told["shards"] == {"label_counts": [[10, 10], [20, 0]], "label_skew": 0.25}
-    first, second = told["epochs"]
-    assert first == {
-        "epoch": 1,
-        "loss": 1.5,
-        "accuracy": 0.5,
-        "seconds": 1.0,
-        "data_s": 0.2,
-        "compute_s": 0.6,
-        "exposed_communication_s": 0.2,
-    }
-    assert second["exposed_communication_s"] is None
+    training = describe(experiment, [log(0), log(1)])
+    assert training.parameters == 7
+    assert training.learning_rate == LearningRate(
+        given=0.1, rule="linear", full=0.2, warmup_steps=2
+    )
+    assert training.shards == Shards(label_counts=[[10, 10], [20, 0]], label_skew=0.25)
+    first, second = training.epochs
+    assert first == EpochCourse(
+        epoch=1,
+        train_loss=1.5,
+        train_accuracy=0.5,
+        seconds=1.0,
+        data_s=0.2,
+        compute_s=0.6,
+        exposed_communication_s=0.2,
+    )
+    assert second.exposed_communication_s is None

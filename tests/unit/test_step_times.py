@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.summary.step_times import Wait, by_node, evened_median, steps_of_a_turn, waits
+from analysis.summary.step_times import Wait, by_node, periodic_median, steps_of_a_period, waits
+from cluster.spec.documents.events import Step
 from cluster.spec.experiment import Experiment
 
 ALLREDUCE = Experiment(workers=2, epochs=1, train_size=8, batch_size=1)
@@ -15,18 +16,18 @@ PAIRS = Experiment(
 )
 
 
-def step(start: float, arrival: float, end: float) -> dict[str, Any]:
+def step(start: float, arrival: float, end: float) -> Step:
     """A node computes until it arrives at the exchange, which ends its step."""
-    return {
-        "t": end,
-        "step_s": end - start,
-        "data_s": 0.25 * (arrival - start),
-        "compute_s": 0.75 * (arrival - start),
-        "exchange_s": end - arrival,
-    }
+    return Step(
+        t=end,
+        step_s=end - start,
+        data_s=0.25 * (arrival - start),
+        compute_s=0.75 * (arrival - start),
+        exchange_s=end - arrival,
+    )
 
 
-def course(starts: list[float], arrivals: list[float]) -> list[dict[str, Any]]:
+def course(starts: list[float], arrivals: list[float]) -> list[Step]:
     """A step ends where the next one starts."""
     ends = [*starts[1:], starts[-1] + 10]
     return [step(*times) for times in zip(starts, arrivals, ends, strict=True)]
@@ -58,13 +59,13 @@ def test_nobody_waits_in_a_step_without_an_exchange() -> None:
     assert waits(rare, [early, late])[0] == [Wait(0, None)] * 2 + [Wait(4, 1)] * 2
 
 
-def test_a_median_is_taken_of_what_a_whole_turn_takes() -> None:
+def test_a_median_is_taken_of_means_over_a_period() -> None:
     """Short and long in turn: a plain median would be 1 or 9, by the number of steps."""
-    assert evened_median([1, 9, 1, 9, 1], 1) == 1
-    assert evened_median([1, 9, 1, 9, 1], 2) == 5
-    assert evened_median([1, 9, 1], 20) == pytest.approx(11 / 3)
-    assert evened_median([], 2) is None
-    assert evened_median([None, None], 2) is None
+    assert periodic_median([1, 9, 1, 9, 1], 1) == 1
+    assert periodic_median([1, 9, 1, 9, 1], 2) == 5
+    assert periodic_median([1, 9, 1], 20) == pytest.approx(11 / 3)
+    assert periodic_median([], 2) is None
+    assert periodic_median([None, None], 2) is None
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,8 @@ def test_a_median_is_taken_of_what_a_whole_turn_takes() -> None:
         ({"strategy": "single", "workers": 1}, 1),
     ],
 )
-def test_a_turn_ends_when_everyone_was_met(options: dict[str, Any], steps: int) -> None:
-    assert steps_of_a_turn(Experiment(**{"workers": 6, **options})) == steps
+def test_a_period_ends_when_all_partners_were_met(options: dict[str, Any], steps: int) -> None:
+    assert steps_of_a_period(Experiment(**{"workers": 6, **options})) == steps
 
 
 def test_a_node_that_mostly_waits_for_one_says_for_which() -> None:
@@ -89,5 +90,5 @@ def test_a_node_that_mostly_waits_for_one_says_for_which() -> None:
     starts: list[float] = [0, 10, 20, 30]
     arrivals = ([9, 11, 22, 31], [1, 11, 21, 31], [1, 14, 21, 34])
     entries = by_node(trio, [course(starts, list(map(float, one))) for one in arrivals])
-    assert [entry["waits_mostly_for"] for entry in entries] == [2, 2, 0]
-    assert [entry["waiting_median"] for entry in entries] == [3, 3, 0]
+    assert [node.waits_mostly_for for node in entries] == [2, 2, 0]
+    assert [node.waiting_median_s for node in entries] == [3, 3, 0]

@@ -9,15 +9,20 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from tests.measuring import PROJECT
 
 PROGRAM = """
 import subprocess
 from cluster.namespaces.supervisor import send, watch
 node = subprocess.Popen(["sh", "-c", "exit 3"])
-watch({node.pid: 7}, lambda: [{"node": "node0", "sent_drops": 5}], send)
+from cluster.spec.documents.links import LinkStatistics
+watch({node.pid: 7}, lambda: [LinkStatistics(node="node0", sent_drops=5)], send)
 """
-STATISTICS = Message(Kind.STATISTICS, ({"node": "node0", "sent_drops": 5},))
+STATISTICS = Message(Kind.STATISTICS, statistics=(LinkStatistics(node="node0", sent_drops=5),))
+LINK = MeasuredLink(
+    node="node1", target="5mbit", target_mbit=5, sent_mbit=4.9, received_mbit=5, error=-0.02
+)
 EXIT = Message(Kind.EXIT, rank=7, code=3)
 
 
@@ -69,7 +74,7 @@ def test_a_command_may_arrive_in_pieces(supervisor: subprocess.Popen[str]) -> No
     "message",
     [
         Message(Kind.READY),
-        Message(Kind.LINKS, ({"node": "node1", "error": 0.01},), "the link of node1 is slow"),
+        Message(Kind.LINKS, (LINK,), "the link of node1 is slow"),
         EXIT,
     ],
 )

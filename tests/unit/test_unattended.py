@@ -12,8 +12,11 @@ import psutil
 import pytest
 
 from analysis.summary import command as summarise_folder
+from analysis.summary.node_log import NodeLog
 from cluster import measure
+from cluster.spec.documents.events import End, Epoch, Failure, Hello
 from cluster.spec.experiment import Experiment
+from cluster.spec.records import Counters
 from cluster.spec.run_folder import RunFolder
 from tests.measuring import PROJECT
 from workloads.launchers.torch_peers import find_interface
@@ -106,8 +109,9 @@ def test_a_worker_alone_neither_waits_nor_stays_and_its_summary_is_made_afterwar
     assert heading.split()[:3] == ["strategy", "workers", "passes"]
     assert row.split()[:3] == ["single", "1", "-"]
     summary = folder.read_summary()
-    assert (summary["status"], summary["steps"]) == ("completed", SPEC.steps_per_epoch)
-    assert summary["counters"]["kernel"] is None
+    assert (summary.status, summary.steps) == ("completed", SPEC.steps_per_epoch)
+    assert summary.counters is not None
+    assert summary.counters.kernel_bytes is None
     again = worker(folder)
     assert again.returncode == 2
     (line,) = again.stderr.splitlines()
@@ -146,10 +150,10 @@ def test_a_folder_that_is_not_complete_is_one_line(
 
 
 def test_a_node_that_fell_silent_is_why_a_run_failed_and_else_the_first_complaint() -> None:
-    fine = [{"event": "end", "t": 5.0}]
-    late = [{"event": "error", "t": 4.0, "message": "connection closed"}]
-    early = [{"event": "error", "t": 3.0, "message": "no such file"}]
-    silent = [{"event": "step", "t": 2.0}]
+    fine = NodeLog([End(t=5.0, counters=Counters())])
+    late = NodeLog([Failure(t=4.0, message="connection closed")])
+    early = NodeLog([Failure(t=3.0, message="no such file")])
+    silent = NodeLog([Epoch(t=2.0, epoch=1)])
     assert summarise_folder.find_error([fine, fine]) is None
     assert summarise_folder.find_error([fine, late, early]) == "node2 no such file"
     assert str(summarise_folder.find_error([late, silent])).startswith("node1 has no end")
@@ -157,9 +161,9 @@ def test_a_node_that_fell_silent_is_why_a_run_failed_and_else_the_first_complain
 
 def test_nodes_that_ran_on_one_host_are_found() -> None:
     """Started one by one, each looked alone; the bytes between them went through lo, where nobody counts."""
-    here, there, old = ([{"event": "hello", **e}] for e in ({"network": "a"}, {"network": "b"}, {}))
-    assert summarise_folder.find_sharers([here, there, old, old]) is None
-    line = str(summarise_folder.find_sharers([there, here, here]))
+    here, there, old = (NodeLog([Hello(rank=0, network=name)]) for name in ("a", "b", None))
+    assert summarise_folder.find_shared_host([here, there, old, old]) is None
+    line = str(summarise_folder.find_shared_host([there, here, here]))
     assert line.startswith("node1 and node2 ran on one host")
 
 

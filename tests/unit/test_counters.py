@@ -1,6 +1,6 @@
-"""From raw counters to bytes: nothing is lost at a border, a restart or a gap."""
+"""From raw counters to bytes: nothing is lost at a phase boundary, a restart or a gap."""
 
-from typing import Any
+import dataclasses
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,11 @@ from analysis.summary.counters import (
     by_phase,
     by_source,
     enclosing,
-    phase_spans,
-    repeated,
+    retransmitted,
     span,
 )
+from analysis.summary.node_log import NodeLog
+from cluster.spec.documents.events import Boundary, End, Event, Phase, Step
 from cluster.spec.records import PHASES, Counters, Sample, total
 
 increments = some.lists(
@@ -46,8 +47,8 @@ def test_a_span_is_the_last_reading_less_the_first(steps: list[Counters], start:
 @given(increments, increments)
 def test_spans_that_meet_add_up(before: list[Counters], after: list[Counters]) -> None:
     readings = cumulative(before + after, both(7))
-    border = len(before)
-    assert span(readings[: border + 1]) + span(readings[border:]) == span(readings)
+    middle = len(before)
+    assert span(readings[: middle + 1]) + span(readings[middle:]) == span(readings)
 
 
 def test_a_single_reading_or_none_spans_nothing() -> None:
@@ -77,25 +78,28 @@ def test_a_counter_that_stands_still_has_not_restarted() -> None:
 # --- phases --------------------------------------------------------------------------------------
 
 
-def border(phase: str, count: int, t: float = 0.0) -> dict[str, Any]:
-    return {"event": "phase", "t": t, "phase": phase, "counters": both(count).values()}
+def phase(name: str, count: int, t: float = 0.0) -> Phase:
+    return Phase(phase=name, t=t, counters=both(count))
 
 
-def end(count: int) -> dict[str, Any]:
-    return {"event": "end", "t": 9.0, "counters": both(count).values()}
+def end(count: int) -> End:
+    return End(t=9.0, counters=both(count))
+
+
+def booked(*events: Event) -> dict[str, Counters]:
+    return by_phase(NodeLog(events))
 
 
 def test_phases_that_recur_are_booked_together() -> None:
-    events = [
-        border("setup", 10),
-        border("train", 15),
-        border("evaluate", 115),
-        border("train", 120),
-        border("evaluate", 320),
-        border("finish", 327),
+    assert booked(
+        phase("setup", 10),
+        phase("train", 15),
+        phase("evaluate", 115),
+        phase("train", 120),
+        phase("evaluate", 320),
+        phase("finish", 327),
         end(336),
-    ]
-    assert by_phase(events) == {
+    ) == {
         "setup": both(5),
         "train": both(100 + 200),
         "evaluate": both(5 + 7),
@@ -105,57 +109,67 @@ def test_phases_that_recur_are_booked_together() -> None:
 
 @given(some.lists(some.tuples(some.sampled_from(PHASES), some.integers(0, 10**9)), max_size=12))
 def test_phases_add_up_to_the_whole(stays: list[tuple[str, int]]) -> None:
-    events, count = [], 5
-    for phase, passed in stays:
-        events.append(border(phase, count))
+    events: list[Event] = []
+    count = 5
+    for name, passed in stays:
+        events.append(phase(name, count))
         count += passed
-    events.append(end(count))
-    booked = by_phase(events)
-    assert total(booked.values()) == both(sum(passed for _, passed in stays))
-    for phase in PHASES:
-        assert booked[phase] == both(sum(passed for name, passed in stays if name == phase))
+    found = booked(*events, end(count))
+    assert total(found.values()) == both(sum(passed for _, passed in stays))
+    for each in PHASES:
+        assert found[each] == both(sum(passed for name, passed in stays if name == each))
 
 
 def test_every_phase_is_there_even_without_events() -> None:
-    assert by_phase([]) == dict.fromkeys(PHASES, Counters())
+    assert booked() == dict.fromkeys(PHASES, Counters())
 
 
-def test_a_border_belongs_to_both_sides_and_no_byte_to_both() -> None:
+def test_a_boundary_belongs_to_both_phases_and_no_byte_to_both() -> None:
     """A phase that lasted no byte stays at zero between two that had some."""
-    events = [border("setup", 0), border("train", 100), border("evaluate", 100), end(150)]
-    booked = by_phase(events)
-    assert [booked[phase].sent_bytes for phase in PHASES] == [100, 0, 50, 0]
+    found = booked(phase("setup", 0), phase("train", 100), phase("evaluate", 100), end(150))
+    assert [found[name].sent_bytes for name in PHASES] == [100, 0, 50, 0]
 
 
 def test_a_phase_that_did_not_end_is_not_booked() -> None:
-    booked = by_phase([border("setup", 0), border("train", 100)])
-    assert booked["setup"] == both(100)
-    assert booked["train"] == Counters()
+    found = booked(phase("setup", 0), phase("train", 100))
+    assert found["setup"] == both(100)
+    assert found["train"] == Counters()
 
 
-def test_events_between_borders_do_not_move_bytes() -> None:
-    step = {"event": "step", "t": 1.0, "loss": 0.1}
-    with_steps = [border("train", 0), step, step, border("finish", 50), step, end(60)]
-    without = [e for e in with_steps if e is not step]
-    assert by_phase(with_steps) == by_phase(without)
+def test_events_between_boundaries_do_not_move_bytes() -> None:
+    step = Step(step_s=0.1, data_s=0, compute_s=0.1, exchange_s=0)
+    with_steps = booked(phase("train", 0), step, step, phase("finish", 50), step, end(60))
+    assert with_steps == booked(phase("train", 0), phase("finish", 50), end(60))
 
 
-def test_spans_of_phases_keep_order_and_the_event_that_began_them() -> None:
-    events = [border("train", 0, 1.0), border("evaluate", 5, 2.0), border("train", 6, 3.0), end(8)]
-    spans = phase_spans(events)
-    assert [(phase, start["t"], moved.sent_bytes) for phase, start, moved in spans] == [
-        ("train", 1.0, 5),
-        ("evaluate", 2.0, 1),
-        ("train", 3.0, 2),
+def test_stays_in_a_phase_keep_their_order() -> None:
+    log = NodeLog(
+        [phase("train", 0, 1.0), phase("evaluate", 5, 2.0), phase("train", 6, 3.5), end(8)]
+    )
+    assert [(start.phase, start.t) for start, _ in log.stays] == [
+        ("train", 1.0),
+        ("evaluate", 2.0),
+        ("train", 3.5),
     ]
+    assert log.seconds("train") == [1.0, 5.5]
 
 
-def test_repeats_are_booked_to_phases_too() -> None:
-    borders = [border("train", 0), border("evaluate", 5), border("train", 6), end(8)]
-    events = [{**e, "repeated": n} for e, n in zip(borders, (100, 140, 150, 155), strict=True)]
-    assert repeated(events, "train") == 45
-    assert repeated(events, "evaluate") == 10
-    assert repeated(borders, "train") is None
+def test_retransmissions_are_booked_to_phases_too() -> None:
+    boundaries: list[Boundary] = [
+        phase("train", 0),
+        phase("evaluate", 5),
+        phase("train", 6),
+        end(8),
+    ]
+    log = NodeLog(
+        [
+            dataclasses.replace(boundary, retransmitted_bytes=count)
+            for boundary, count in zip(boundaries, (100, 140, 150, 155), strict=True)
+        ]
+    )
+    assert retransmitted(log, "train") == 45
+    assert retransmitted(log, "evaluate") == 10
+    assert retransmitted(NodeLog(boundaries), "train") is None
 
 
 # --- samples -------------------------------------------------------------------------------------
