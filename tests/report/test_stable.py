@@ -114,7 +114,7 @@ def test_runs_of_another_schema_are_named_among_the_others(runs: Path) -> None:
     path = sorted(runs.rglob("summary.json"))[0]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 9}))
     page = page_of(runs)
-    assert "summary.json has schema 9, this report reads 1" in page
+    assert "summary.json has schema 9" in page
     assert 'id="steps"' in page
 
 

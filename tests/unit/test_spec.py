@@ -179,7 +179,7 @@ def test_a_spec_of_another_schema_is_refused(schema: object) -> None:
 def test_a_spec_without_a_schema_is_refused() -> None:
     document = Experiment().to_json()
     del document["schema"]
-    with pytest.raises(SpecError, match="schema of the spec must be .* not None"):
+    with pytest.raises(SpecError, match="schema of the spec must be"):
         Experiment.from_json(document)
 
 
