@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Any
 
 import pandas as pd
 
@@ -220,7 +219,7 @@ def _nearest(report: Report, configurations: Sequence[Configuration], target: fl
     return f"No run reached {target_text(target)}. The nearest is {label}: {percent_text(best)}."
 
 
-def _bars(task: str, target: float, rows: Sequence[dict[str, Any]]) -> list[Chart]:
+def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
     there = [row for row in rows if row["sent_bytes"]]
     if len(there) < 2:
         return []

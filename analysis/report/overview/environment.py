@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shlex
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.page import Column, Row, Section, Table
 from cluster.observe.units import bytes_text
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.environment import Environment
 
 COLUMNS = [
     Column("session", "session", style="left"),
@@ -31,10 +30,11 @@ def section(report: Report) -> Section | None:
     rows: dict[str, Row] = {}
     for number, run in report.runs.table.iterrows():
         session = str(run["session"])
-        found = _read(report.runs.folders[int(str(number))])
         if session in rows:
             rows[session]["runs"] += 1
-        elif found:
+            continue
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # missing or damaged
+            found = report.runs.folders[int(str(number))].read_environment()
             rows[session] = {"session": session, "runs": 1, **_row(found)}
     if not rows:
         return None
@@ -43,32 +43,16 @@ def section(report: Report) -> Section | None:
     return Section("environment", "Environment", [Table(found_rows, COLUMNS)], tables=tables)
 
 
-def _row(found: dict[str, Any]) -> Row:
-    """Whatever a run wrote down; not all engines know everything."""
-    engine = found.get("engine")
-    numbers = {
-        name: value if isinstance(value := found.get(name), int) else None
-        for name in ("cores", "memory_bytes")
-    }
-    packages = found.get("packages")
-    command = found.get("command")
+def _row(found: Environment) -> Row:
     return {
-        "session_note": shlex.join(map(str, command)) if isinstance(command, list) else None,
-        "engine": engine.get("name") if isinstance(engine, dict) else engine,
-        "machine": found.get("cpu"),
-        "system": found.get("system"),
-        "cores": numbers["cores"],
-        "memory": numbers["memory_bytes"],
-        "kernel": found.get("kernel"),
-        "python": found.get("python"),
-        "torch": packages.get("torch") if isinstance(packages, dict) else None,
-        "commit": found.get("commit"),
+        "session_note": shlex.join(found.command),
+        "engine": found.engine.get("name"),
+        "machine": found.cpu,
+        "system": found.system,
+        "cores": found.cores,
+        "memory": found.memory_bytes,
+        "kernel": found.kernel,
+        "python": found.python,
+        "torch": found.packages.get("torch"),
+        "commit": found.commit,
     }
-
-
-def _read(folder: RunFolder) -> dict[str, Any]:
-    try:
-        document = json.loads(folder.environment.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}

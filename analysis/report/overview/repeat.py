@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.page import Column, Details, Row, Section, Table
+from cluster.spec.documents.codec import Json
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import OFF
@@ -49,7 +49,7 @@ def section(report: Report) -> Section | None:
     return Section("repeat", "Commands to repeat each run", body, NOTE, tables)
 
 
-def _spec(folder: RunFolder) -> dict[str, Any] | None:
+def _spec(folder: RunFolder) -> Json | None:
     try:
         spec = json.loads(folder.spec.read_text())
     except (OSError, ValueError, RecursionError):
@@ -57,7 +57,7 @@ def _spec(folder: RunFolder) -> dict[str, Any] | None:
     return spec if isinstance(spec, dict) and spec.get("strategy") in STRATEGIES else None
 
 
-def command(spec: dict[str, Any]) -> str:
+def command(spec: Json) -> str:
     """`spec` as in spec.json; options that no longer exist are left out."""
     spec = OFF | spec  # as it was before there were learning-rate rules
     defaults = _defaults(spec)
@@ -71,7 +71,7 @@ def command(spec: dict[str, Any]) -> str:
     return shlex.join(words)
 
 
-def _defaults(spec: dict[str, Any]) -> dict[str, Any]:
+def _defaults(spec: Json) -> Json:
     """The options of an experiment that is given only the same strategy and model."""
     told = {name: spec[name] for name in TOLD if name in spec}
     own = own_defaults(str(spec["strategy"]))

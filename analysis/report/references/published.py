@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -98,8 +97,8 @@ def _presets(report: Report) -> dict[str, Preset]:
 
 def _preset(folder: RunFolder) -> Preset | None:
     try:
-        words = [str(word) for word in json.loads(folder.environment.read_text())["command"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        words = folder.read_environment().command
+    except (OSError, ValueError, RecursionError):
         return None
     for word, after in pairwise([*words, ""]):
         if word == "--preset" or word.startswith("--preset="):

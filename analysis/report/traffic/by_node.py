@@ -79,20 +79,18 @@ def _by_node(report: Report, shown: list[Configuration]) -> list[Block]:
 
 def _by_pair(runs: Runs, shown: list[Configuration]) -> list[Block]:
     """Measured configurations come first, so that the figure opens with one of them."""
-    found = {one.label: matrix.measured(runs, one) for one in shown}
-    known = [(one, pairs) for one in shown if (pairs := found[one.label]) is not None]
-    ordered = [one for one, _ in known] + [one for one in shown if found[one.label] is None]
-    charts = {one.label: matrix.chart(one, found[one.label]) for one in ordered}
-    drawn = {
-        label + ("" if found[label] or not known else " (theory only)"): chart
-        for label, chart in charts.items()
-        if chart is not None
-    }
+    pairs = [(one, matrix.measured(runs, one)) for one in shown]
+    known = [(one, found) for one, found in pairs if found is not None]
+    drawn: dict[str, Chart] = {}
+    for one, found in sorted(pairs, key=lambda pair: pair[1] is None):
+        chart = matrix.chart(one, found)
+        if chart is not None:
+            drawn[one.label + (" (theory only)" if known and found is None else "")] = chart
     body: list[Block] = []
     if known:
-        rows = [matrix.table_row(one, pairs) for one, pairs in known]
+        rows = [matrix.table_row(one, found) for one, found in known]
         summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"
-        body.append(Bullets(matrix.findings([pairs for _, pairs in known])))
+        body.append(Bullets(matrix.findings([found for _, found in known])))
         body.append(Details(summary, [Table(rows, matrix.COLUMNS)]))
     if drawn:
         if len(known) < len(shown):

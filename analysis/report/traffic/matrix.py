@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,42 +197,40 @@ def table_row(configuration: Configuration, found: Beside) -> Row:
 
 def chart(configuration: Configuration, found: Beside | None) -> Chart | None:
     """Bytes of a round; theory only where nothing was counted, None where it does not add up."""
-    theory = _theory(configuration) if found is None else _per_round(configuration, found.predicted)
-    if theory is None or len(theory) > MOST_NODES:
+    if found is None:
+        theory = _theory(configuration)
+        maps = {} if theory is None else {"theory": theory}
+    else:
+        rounds = max(1, int(configuration.row["rounds"]))
+        both = {"theory": found.predicted, "measured": found.measured}
+        maps = {
+            source: [[cell / rounds for cell in row] for row in values]
+            for source, values in both.items()
+        }
+    if not maps or len(maps["theory"]) > MOST_NODES:
         return None
-    maps = {"theory": theory}
-    if found is not None:
-        maps["measured"] = _per_round(configuration, found.measured)
     most = max(cell for values in maps.values() for row in values for cell in row)
-    unit = max((size for size in BYTES if size <= most), default=1)
-    nodes = len(theory)
-    layout: Layout = {"height": 240 + 18 * min(nodes, 24)}
+    layout: Layout = {"height": 240 + 18 * min(len(maps["theory"]), 24)}
     traces = []
-    for place, (source, values) in enumerate(maps.items()):
-        other = next((name for name in maps if name != source), None)
-        trace = _heat(configuration, source, values, unit, most)
-        if other:
-            trace["customdata"] = [
-                [
-                    [bytes_text(value, 4), bytes_text(beside, 4)]
-                    for value, beside in zip(*rows, strict=True)
-                ]
-                for rows in zip(values, maps[other], strict=True)
-            ]
-            text = "{}<br>%{y} to %{x}: {} %{customdata[0]}, {} %{customdata[1]} per round"
-            trace["hovertemplate"] = hover(text, configuration.label, source, other)
+    for place, source in enumerate(maps):
         number = str(place + 1) if place else ""
-        trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
-        trace["showscale"] = place == len(maps) - 1
-        traces.append(trace)
-        layout |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if other else None)
+        place_on = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        last = {"showscale": place == len(maps) - 1}
+        traces.append(_heat(configuration.label, source, maps, most) | place_on | last)
+        layout |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if len(maps) > 1 else None)
     return Chart("", "", traces, layout)
 
 
-def _heat(
-    configuration: Configuration, source: str, values: Matrix, unit: float, most: float
-) -> Trace:
+def _heat(label: str, source: str, maps: Mapping[str, Matrix], most: float) -> Trace:
+    values = maps[source]
     names = [f"node{rank}" for rank in range(len(values))]
+    unit = max((size for size in BYTES if size <= most), default=1)
+    sources = [source, *(name for name in maps if name != source)]
+    texts = [
+        [[bytes_text(maps[name][i][j], 4) for name in sources] for j in range(len(names))]
+        for i in range(len(names))
+    ]
+    amounts = ", ".join(f"{name} %{{customdata[{at}]}}" for at, name in enumerate(sources))
     return {
         "type": "heatmap",
         "name": source,
@@ -245,10 +243,8 @@ def _heat(
         "xgap": 2,
         "ygap": 2,
         "colorbar": {"title": {"text": BYTES[unit]}, "thickness": 12},
-        "customdata": [[bytes_text(value, 4) for value in row] for row in values],
-        "hovertemplate": hover(
-            "{}<br>%{y} to %{x}: {} %{customdata} per round", configuration.label, source
-        ),
+        "customdata": texts,
+        "hovertemplate": hover("{}<br>%{y} to %{x}: " + amounts + " per round", label),
     }
 
 
@@ -261,11 +257,6 @@ def _axes(source: str, number: str, domain: list[float] | None) -> Layout:
         x |= {"anchor": f"y{number}", "domain": domain}
         y |= {"anchor": f"x{number}"}
     return {f"xaxis{number}": x, f"yaxis{number}": y}
-
-
-def _per_round(configuration: Configuration, of_training: Matrix) -> Matrix:
-    rounds = max(1, int(configuration.row["rounds"]))
-    return [[cell / rounds for cell in row] for row in of_training]
 
 
 def _theory(configuration: Configuration) -> Matrix | None:
