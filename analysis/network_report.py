@@ -7,7 +7,7 @@ python -m analysis.network_report --watch              again whenever a run has 
 
 from __future__ import annotations
 
-from analysis import own_environment
+from cluster.spec import own_environment
 
 if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis import own_environment
+from cluster.spec import own_environment
 
 if __name__ == "__main__":
     own_environment.enter("bench")  # before anything that needs pandas

@@ -1,6 +1,6 @@
 """python -m analysis.predict"""
 
-from analysis import own_environment
+from cluster.spec import own_environment
 
 if __name__ == "__main__":
     own_environment.enter("analysis.predict")  # before anything that needs numpy

@@ -1,6 +1,12 @@
 """python -m workloads.data: see command.py."""
 
+from cluster.spec import own_environment
+
+if __name__ == "__main__":
+    own_environment.enter("workloads.data")  # before a download, which needs pooch
+
 from cluster.spec.command_line import run
 from workloads.data.command import main
 
-run(main)
+if __name__ == "__main__":
+    run(main)

@@ -19,7 +19,7 @@ NEEDED = ("jinja2", "pandas", "plotly", "rich")
 
 def enter(module: str) -> None:
     """Start `python -m module` again, with the same arguments, in .venv; return if this is it."""
-    own = Path(__file__).resolve().parent.parent / ".venv"
+    own = Path(__file__).resolve().parents[2] / ".venv"
     python = str(own / "bin" / "python")
     inside = Path(sys.prefix).resolve() == own.resolve()
     if not inside and os.access(python, os.X_OK) and os.environ.get(ENTERED) != str(own):
@@ -27,7 +27,7 @@ def enter(module: str) -> None:
         os.execv(python, [python, "-m", module, *sys.argv[1:]])
     if sys.version_info[:2] < OLDEST or not all(map(importlib.util.find_spec, NEEDED)):
         print(
-            f"python -m {module}: this Python is too old or lacks {', '.join(NEEDED)};"
+            f"python3 -m {module}: this Python is too old or lacks {', '.join(NEEDED)};"
             " run ./measure.sh once: it makes the environment",
             file=sys.stderr,
         )
