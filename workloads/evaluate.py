@@ -1,4 +1,4 @@
-"""Accuracy and loss of the consensus model (the workers' average) and of each worker's own model."""
+"""Evaluation of the consensus model (the workers' average) and of each worker's own model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Score:
     loss: float | None
     """None without test data."""
     consensus_distance: float
-    """Root mean square distance of the workers' parameters from their mean, relative to its norm."""
+    """RMS distance of the workers' parameters from their mean, relative to its norm."""
 
 
 def score_consensus(

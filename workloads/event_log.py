@@ -60,7 +60,7 @@ class EventLog:
             kind(
                 **values,
                 counters=Counters(*(count // workers for count in interfaces.values())),
-                retransmitted_bytes=sum(each.repeated_bytes for each in connections or ()),
+                retransmitted_bytes=sum(each.retransmitted_bytes for each in connections or ()),
                 sent_segments=segments // workers,
                 connections=rows,
             )

@@ -1,6 +1,6 @@
-"""How gradients become an update, on a flat model: a few operations on whole tensors.
+"""Optimizers on a flat model: a few operations on whole tensors.
 
-As torch.optim.SGD and torch.optim.AdamW define them; importing those costs each forked worker more.
+SGD and AdamW are defined as in torch.optim, whose import would cost every forked worker time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from workloads.comm.flat import FlatModel
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 TRUST = 0.001
-"""LARS: how large a step may be, as a share of the weights, at a learning rate of 1."""
+"""LARS: norm of a layer's update relative to its weights, at a learning rate of 1."""
 
 
 class Optimizer:
-    """Updates the model, whole or slice by slice, and clears the gradients for the next step to add to."""
+    """Updates the model, whole or slice by slice, and clears its gradients."""
 
     def __init__(self, flat: FlatModel, lr: float, weight_decay: float = 0.0) -> None:
         self.flat, self.lr, self.weight_decay = flat, lr, weight_decay
         self.updates = 0
 
     def begin(self) -> None:
-        """An update of the whole model begins."""
+        """Begin an update of the whole model, of which update() calls are parts."""
         self.updates += 1
 
     def step(self) -> None:
@@ -38,7 +38,7 @@ class Optimizer:
             part.gradients.zero_()
 
     def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
-        """Update a slice of a part by its gradients; the slice of the parameters."""
+        """Update a slice of a part by its gradients, and return that slice of the parameters."""
         raise NotImplementedError
 
     def _zeros(self) -> list[Tensor]:
@@ -75,16 +75,16 @@ class AdamW(Optimizer):
         mean = self.means[part][where].lerp_(gradients, 1 - BETAS[0])
         square = self.squares[part][where].mul_(BETAS[1])
         square.addcmul_(gradients, gradients, value=1 - BETAS[1])
-        # Both began at 0 and are still too small.
+        # Bias correction: both start at 0.
         mean_share, square_share = (1 - beta**self.updates for beta in BETAS)
         divisor = square.sqrt().div_(math.sqrt(square_share)).add_(EPSILON)
         return parameters.addcdiv_(mean, divisor, value=-self.lr / mean_share)
 
 
 class Lars(Sgd):
-    """SGD whose step in each layer is in proportion to its weights (You, Gitman and Ginsburg 2017).
+    """SGD with layer-wise steps proportional to the weights' norm (You, Gitman and Ginsburg 2017).
 
-    Vectors (biases, batch norm) take the plain step.
+    Vectors (biases, batch norm) are updated as by SGD.
     """
 
     def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:

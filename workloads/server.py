@@ -16,7 +16,7 @@ from workloads.comm.exchanger import averaging_round, make_buckets
 from workloads.comm.flat import FlatModel
 from workloads.comm.peers import enter_phase
 from workloads.comm.round import Round
-from workloads.counters.interfaces import full_segment, own_network
+from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.data.tokens import data_folder
 from workloads.device import open_device
 from workloads.event_log import EventLog
@@ -39,8 +39,8 @@ def run_server(spec: Experiment, rank: int, data_root: Path, log: EventLog) -> N
             rank=rank,
             role="server",
             workers=spec.workers,
-            network=own_network(),
-            segment_bytes=full_segment(),
+            network=network_id(),
+            segment_bytes=full_segment_bytes(),
         )
     )
     peers = join(spec, rank, wire_bytes(server.flat, spec.compress))

@@ -1,4 +1,4 @@
-"""One run on one worker: join the others, train, exchange, evaluate, and log every phase boundary."""
+"""One run on one worker: join, train, exchange, evaluate, and log every phase boundary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cluster.spec.run_folder import RunFolder
 from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
 from workloads.comm.peers import Preparation, enter_phase
-from workloads.counters.interfaces import full_segment, own_network
+from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.data.batches import Batch
 from workloads.data.samples import Samples, read_samples
 from workloads.data.shard import Shard
@@ -61,9 +61,9 @@ def train(
             rank=rank,
             workers=spec.workers,
             host=socket.gethostname(),
-            network=own_network(),
+            network=network_id(),
             workers_on_host=log.workers_on_host,
-            segment_bytes=full_segment(1 < log.workers_on_host == spec.workers),
+            segment_bytes=full_segment_bytes(1 < log.workers_on_host == spec.workers),
             model_bytes=model_bytes,
             buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
             parameters=flat.parameter_count,
@@ -101,8 +101,8 @@ def train(
     enter_phase(log, "finish", None, peers)
     peers.measure_idle(log)
     take_average(flat, peers)
-    # Before the process group is destroyed: as its last owner, DistributedDataParallel would wait for
-    # the group's threads while holding the GIL, which such a thread may need to end (torch 2.13).
+    # Before the process group is destroyed: as its last owner, DistributedDataParallel would wait
+    # for the group's threads while holding the GIL, which they may need to end (torch 2.13).
     del trainer, prepared, called
     gc.collect()
     peers.leave()
@@ -192,7 +192,7 @@ class Trainer:
 
 
 def _exchange_in_backward(model: nn.Module, due: bool) -> contextlib.AbstractContextManager[None]:
-    """DistributedDataParallel exchanges in every backward pass, unless told that no round is due."""
+    """DistributedDataParallel exchanges in every backward pass unless told otherwise."""
     if isinstance(model, nn.parallel.DistributedDataParallel) and not due:
         return model.no_sync()
     return contextlib.nullcontext()

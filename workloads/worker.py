@@ -10,9 +10,9 @@
     GRADWIRE_DATA       folder with the data (default: the cache)
 
 torch is imported once. Each run has its own forked process, so runs of a sweep share a node but no
-state. Start protocol with GRADWIRE_RECORD=1: the worker starts a run when its spec.json appears, and
-stays after the last run until it is stopped, so that the host can read the final counters. Unattended
-it does neither: the folder was prepared before, and results are collected afterwards.
+state. Start protocol with GRADWIRE_RECORD=1: the worker starts a run when its spec.json appears,
+and stays after the last run until it is stopped, so that the host can read the final counters.
+Unattended it does neither: the folder was prepared before, and results are collected afterwards.
 """
 
 from __future__ import annotations

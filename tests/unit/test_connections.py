@@ -50,7 +50,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def found(end: socket.socket) -> Connection:
     address, port = end.getsockname()
-    (one,) = [c for c in read_connections() or () if c.here == f"{address}:{port}"]
+    (one,) = [c for c in read_connections() or () if c.local == f"{address}:{port}"]
     return one
 
 
@@ -62,7 +62,7 @@ def test_both_ends_count_the_same_and_name_each_other() -> None:
         receiver.sendall(b"y" * 7)
         assert sender.recv(7) == b"y" * 7
         one, other = found(sender), found(receiver)
-    assert (one.here, one.there) == (other.there, other.here)
+    assert (one.local, one.remote) == (other.remote, other.local)
     assert gone(before[0], one) == (50_000, 7)
     assert gone(before[1], other) == (7, 50_000)
 
@@ -81,7 +81,7 @@ def test_an_ipv6_socket_names_an_ipv4_address_as_the_other_end_does() -> None:
         with socket.create_connection(("127.0.0.1", port)) as sender:
             receiver, _ = server.accept()
             with receiver:
-                ends = {(c.here, c.there) for c in read_connections() or ()}
+                ends = {(c.local, c.remote) for c in read_connections() or ()}
                 own = sender.getsockname()[1]
                 assert (f"127.0.0.1:{port}", f"127.0.0.1:{own}") in ends
                 assert (f"127.0.0.1:{own}", f"127.0.0.1:{port}") in ends
@@ -107,11 +107,11 @@ def test_what_tcp_sent_again_is_counted_in_bytes_not_in_full_segments() -> None:
         _lose_everything(receiver)
         sender.sendall(b"x" * 50)
         deadline = time.monotonic() + 120
-        while not found(sender).repeated_bytes and time.monotonic() < deadline:
+        while not found(sender).retransmitted_bytes and time.monotonic() < deadline:
             time.sleep(0.05)
         one = found(sender)
-        assert one.repeated_bytes > 0
-        assert one.repeated_bytes % 50 == 0
+        assert one.retransmitted_bytes > 0
+        assert one.retransmitted_bytes % 50 == 0
         assert gone(before, one) == (50, 0)
 
 

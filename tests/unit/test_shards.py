@@ -18,7 +18,7 @@ from cluster.spec.documents.summary import EpochCourse, LearningRate, Shards
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from workloads.data import partition
-from workloads.data.batches import draw_changes, moved
+from workloads.data.batches import augment, draw_augmentation
 from workloads.data.samples import Rows, Samples
 from workloads.data.sets import cifar10
 from workloads.data.shard import Shard
@@ -145,17 +145,17 @@ def test_images_of_one_channel_or_three_are_augmented(name: str) -> None:
 def test_an_image_is_moved_by_at_most_4_pixels_and_mirrored_whoever_takes_it() -> None:
     images = torch.arange(1, 1 + 2 * 3 * 8 * 8).view(2, 3, 8, 8)
     still = torch.tensor([[4, 4, 0], [4, 4, 1]])
-    assert torch.equal(moved(images, still)[0], images[0])
-    assert torch.equal(moved(images, still)[1], images[1].flip(-1))
-    down = moved(images, torch.tensor([[0, 4, 0], [8, 8, 0]]))
+    assert torch.equal(augment(images, still)[0], images[0])
+    assert torch.equal(augment(images, still)[1], images[1].flip(-1))
+    down = augment(images, torch.tensor([[0, 4, 0], [8, 8, 0]]))
     assert torch.equal(down[0, :, 4:], images[0, :, :4])
     assert not down[0, :, :4].any()
     assert torch.equal(down[1, :, :4, :4], images[1, :, 4:, 4:])
-    drawn = draw_changes(1000, seed=1, epoch=1)
+    drawn = draw_augmentation(1000, seed=1, epoch=1)
     assert drawn.amin(0).tolist() == [0, 0, 0]
     assert drawn.amax(0).tolist() == [8, 8, 1]
-    assert torch.equal(drawn, draw_changes(1000, 1, 1))
-    assert not torch.equal(drawn, draw_changes(1000, 1, 2))
+    assert torch.equal(drawn, draw_augmentation(1000, 1, 1))
+    assert not torch.equal(drawn, draw_augmentation(1000, 1, 2))
 
 
 def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Buckets: the pieces in which a model is exchanged, whole tensors, last layers first. Pure.
 
 Backward computes the last layers' gradients first, so a bucket of last layers can be sent while the
-rest is still being computed. Many small buckets pay the latency of many messages; with a few large ones
-the link idles until the first is full, and workers wait for the last. With B buckets the cost is
+rest is still being computed. Many small buckets pay the latency of many messages; with a few large
+ones the link idles until the first is full, and workers wait for the last. With B buckets the cost
+is
 
     T/B + B t        T: time on the wire,  t: fixed cost of a bucket
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 MIB = 2**20
 
 HOP_S = 0.0005
-"""t per hop on unlimited links: an all-reduce of a few bytes, measured on a machine with 2 cores."""
+"""t per hop on unlimited links: an all-reduce of a few bytes, measured with 2 cores."""
 
 THROTTLED_HOP_S = 0.00005
 """t per hop on throttled links, measured: their burst makes up for pauses between buckets."""

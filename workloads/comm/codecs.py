@@ -1,9 +1,9 @@
 """Codecs: any strategy's exchange with tensors encoded in half precision (--compress).
 
-The tensor is rounded to 16 bits, exchanged, and converted back; sums are computed in 16 bits too. fp16
-has 11 significant bits between 6e-8 and 65504; bf16 has 8 bits over the range of float32. Both suffice
-for gradients. For parameters fp16 suffices; bf16 rounds away updates below about 0.4 % of a parameter
-in every exchange, so training slows down or stops.
+The tensor is rounded to 16 bits, exchanged, and converted back; sums are computed in 16 bits too.
+fp16 has 11 significant bits between 6e-8 and 65504; bf16 has 8 bits over the range of float32. Both
+suffice for gradients. For parameters fp16 suffices; bf16 rounds away updates below about 0.4 % of a
+parameter in every exchange, so training slows down or stops.
 """
 
 from __future__ import annotations

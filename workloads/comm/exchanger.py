@@ -28,9 +28,9 @@ def make_buckets(flat: FlatModel, spec: Experiment) -> list[Bucket]:
 class Exchanger:
     """Implements peers.RoundExchanger by a strategy's exchange function.
 
-    With --overlap a separate thread exchanges each bucket as soon as backward has computed all of its
-    gradients. Buckets are exchanged in the same order on every worker, whatever the order in which
-    gradients appear; otherwise two workers could wait for each other.
+    With --overlap a separate thread exchanges each bucket as soon as backward has computed all of
+    its gradients. Buckets are exchanged in the same order on every worker, whatever the order in
+    which gradients appear; otherwise two workers could wait for each other.
     """
 
     def __init__(

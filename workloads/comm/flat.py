@@ -33,8 +33,8 @@ class Part:
 class FlatModel:
     """Owns the memory; the model's parameters, gradients and buffers become views into it.
 
-    Frozen parameters are left alone. A parameter without a gradient in a step has a gradient of zero,
-    because another worker may have one for it.
+    Frozen parameters are left alone. A parameter without a gradient in a step has a gradient of
+    zero, because another worker may have one for it.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -76,7 +76,7 @@ def _flatten(tensors: tuple[nn.Parameter, ...]) -> Part:
 
 
 def _flatten_buffers(model: nn.Module) -> list[Tensor]:
-    """One tensor per floating type. Integer counters are left out: they are equal on all workers."""
+    """One tensor per floating type; integer counters are equal on all workers and left out."""
     found: dict[torch.dtype, list[tuple[nn.Module, str, Tensor]]] = {}
     for module in model.modules():
         for name, buffer in module.named_buffers(recurse=False):

@@ -1,9 +1,9 @@
 """Point-to-point messages between workers, and reused receive buffers.
 
-Gloo distinguishes messages by tag and allows any number in flight. NCCL has no tags: messages between
-two workers arrive in the order of sending, and a message that waits for its receiver blocks those
-behind it. With NCCL, messages that belong together are therefore issued as one group (`sendrecv`), in
-the same order on all workers that take part.
+Gloo distinguishes messages by tag and allows any number in flight. NCCL has no tags: messages
+between two workers arrive in the order of sending, and a message that waits for its receiver blocks
+those behind it. With NCCL, messages that belong together are therefore issued as one group
+(`sendrecv`), in the same order on all workers that take part.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def pipeline_chunks(flat: Tensor) -> tuple[Tensor, ...]:
     """Split a tensor into the chunks of a pipeline.
 
     A pipeline idles for one chunk while it fills and one while it drains: 1 to 2 % of the time with
-    128 chunks. Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %. Grouped
-    messages use fewer, larger chunks: starting a group on a GPU takes about 10 microseconds.
+    128 chunks. Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %.
+    Grouped messages use fewer, larger chunks: starting a group on a GPU takes about 10
+    microseconds.
     """
     if not flat.numel():
         return ()

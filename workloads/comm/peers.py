@@ -1,8 +1,8 @@
 """What every launcher provides to a worker: its peers, and how it exchanges with them.
 
-Bytes are booked to phases. At a phase boundary all nodes pass a barrier, read their counters, and pass
-a second barrier, so no exchange of one phase is counted in another. The barriers themselves are a few
-hundred bytes, booked to the phase that begins.
+Bytes are booked to phases. At a phase boundary all nodes pass a barrier, read their counters, and
+pass a second barrier, so no exchange of one phase is counted in another. The barriers themselves
+are a few hundred bytes, booked to the phase that begins.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Ring all-reduce among some of the workers, written with send and receive only.
 
-The tensor of M bytes is split into g chunks for a group of g workers. Reduce-scatter: in each of g-1
-steps a member sends a partial sum to its right neighbour and adds the one that it receives from its
-left neighbour. Each member then has one complete chunk, which it divides. All-gather: in g-1 further
-steps the finished chunks travel round the ring.
+The tensor of M bytes is split into g chunks for a group of g workers. Reduce-scatter: in each of
+g-1 steps a member sends a partial sum to its right neighbour and adds the one that it receives from
+its left neighbour. Each member then has one complete chunk, which it divides. All-gather: in g-1
+further steps the finished chunks travel round the ring.
 
 Bytes sent per member: 2(g-1)/g M. All members end with identical bits, because each chunk's mean is
 computed by one member.
 
-torch.distributed has subgroups, but all workers must create each one in the same order, and a random
-schedule needs new ones every round. Point-to-point messages need no preparation.
+torch.distributed has subgroups, but all workers must create each one in the same order, and a
+random schedule needs new ones every round. Point-to-point messages need no preparation.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Star exchange: leaves send their tensors to a root, which reduces them and sends the result back.
 
-With L leaves and tensors of M bytes: a leaf sends M and receives M, the root sends and receives L M.
+With L leaves and tensors of M bytes: a leaf sends M and receives M, the root sends and receives L
+M.
 
-The tensor travels in chunks: while one chunk's result leaves the root, the next chunk arrives there.
-A round therefore takes L M over the root's rate, not twice that.
+The tensor travels in chunks: while one chunk's result leaves the root, the next chunk arrives
+there. A round therefore takes L M over the root's rate, not twice that.
 
-With grouped messages (NCCL) a round has one step per chunk. In step k a leaf sends chunk k and receives
-the result of chunk k-1; the root receives chunk k from all leaves and sends the result of chunk k-1.
-All nodes take the same steps in the same order, so there is no deadlock.
+With grouped messages (NCCL) a round has one step per chunk. In step k a leaf sends chunk k and
+receives the result of chunk k-1; the root receives chunk k from all leaves and sends the result of
+chunk k-1. All nodes take the same steps in the same order, so there is no deadlock.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def exchange_as_root(flat: Tensor, leaves: Sequence[int], finish: Finish) -> Non
 def _grouped_root(
     chunks: Sequence[Tensor], size: int, leaves: Sequence[int], finish: Finish
 ) -> None:
-    """Receive one chunk of each leaf per step; it is added before the next step reuses its memory."""
+    """Receive one chunk of each leaf per step, and add it before its memory is reused."""
     first = chunks[0]
     memory = reused_buffer("star", len(leaves) * size, first.dtype, first.device)
     inbox = memory.view(len(leaves), size)

@@ -1,1 +1,1 @@
-"""What a worker reads of its own node: interfaces, TCP connections, memory."""
+"""What a worker reads of its own node: interface counters, TCP connections, memory."""

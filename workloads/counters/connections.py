@@ -1,8 +1,8 @@
-"""What each TCP connection of this process has carried so far, as the kernel counts it: payload, without headers.
+"""Payload bytes of each TCP connection of this process, as counted by the kernel (TCP_INFO).
 
-Whoever owns a connection may ask (TCP_INFO), so this needs no privilege and knows no library: Gloo's and Horovod's
-connections are found like ours. Both ends are named, so that those of two nodes can be put together afterwards
-(analysis/summary/traffic_matrix.py) without knowing anybody's address. One that is closed has lost its counts.
+The owner of a connection may read its counters, so this needs no privilege, and works for any
+library: Gloo's and Horovod's connections are found in /proc. Both ends are recorded, so that
+analysis/summary/traffic_matrix.py can match the two ends afterwards. Closed connections are lost.
 """
 
 from __future__ import annotations
@@ -15,73 +15,81 @@ import struct
 import termios
 from dataclasses import dataclass
 
-ACKNOWLEDGED, RECEIVED, REPEATED = slice(120, 128), slice(128, 136), slice(208, 216)
-"""Where struct tcp_info of linux/tcp.h has tcpi_bytes_acked, _received and _retrans; the last since Linux 4.19."""
+ACKNOWLEDGED, RECEIVED, RETRANSMITTED = slice(120, 128), slice(128, 136), slice(208, 216)
+"""Offsets of tcpi_bytes_acked, _received and _retrans in struct tcp_info (linux/tcp.h).
+
+The last one exists since Linux 4.19.
+"""
 
 
 @dataclass(frozen=True)
 class Connection:
-    here: str
+    local: str
     """ADDRESS:PORT"""
-    there: str
+    remote: str
     sent_bytes: int
-    """What has arrived, and what is on its way.
+    """Acknowledged bytes, and bytes in the send queue.
 
-    Not tcpi_bytes_sent less what was sent again: what the own link's full queue drops at once is sent again without
-    being counted as such, which on a link of 20 Mbit came to 14 %.
+    tcpi_bytes_sent minus retransmissions is too high: packets dropped by the node's own full queue
+    are sent again without counting as retransmitted, 14 % of the bytes on a link of 20 Mbit/s.
     """
     received_bytes: int
-    repeated_bytes: int
+    retransmitted_bytes: int
 
     def row(self) -> tuple[str, str, int, int]:
-        """As in an event's `connections`."""
-        return (self.here, self.there, self.sent_bytes, self.received_bytes)
+        """The fields of an event's `connections`."""
+        return (self.local, self.remote, self.sent_bytes, self.received_bytes)
 
 
 def read_connections() -> list[Connection] | None:
-    """All that are open now; None where the kernel is too old to count them."""
-    found = [_read(descriptor) for descriptor in map(int, os.listdir("/proc/self/fd"))]
-    known = [one for one in found if one is not None]
-    whole = [one for one in known if isinstance(one, Connection)]
-    return whole if len(whole) == len(known) else None
+    """All open connections; None where the kernel is too old to count their bytes."""
+    try:
+        found = [_read(descriptor) for descriptor in map(int, os.listdir("/proc/self/fd"))]
+    except UncountedError:
+        return None
+    return [connection for connection in found if connection is not None]
 
 
-def _read(descriptor: int) -> Connection | str | None:
-    """None where it is no connection, or no longer one; the other end where its bytes are not known."""
+class UncountedError(Exception):
+    """The kernel does not count the bytes of a connection."""
+
+
+def _read(descriptor: int) -> Connection | None:
+    """The connection of a file descriptor; None where it is not an open TCP connection."""
     with contextlib.suppress(OSError):
         if os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
-            with socket.socket(fileno=os.dup(descriptor)) as open_one:
-                if open_one.family in (socket.AF_INET, socket.AF_INET6):
-                    state = open_one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    here, there = _name(open_one.getsockname()), _name(open_one.getpeername())
-                    counted = parse_tcp_info(state)
+            with socket.socket(fileno=os.dup(descriptor)) as opened:
+                if opened.family in (socket.AF_INET, socket.AF_INET6):
+                    info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                    local, remote = _name(opened.getsockname()), _name(opened.getpeername())
+                    counted = parse_tcp_info(info)
                     if counted is None:
-                        return there
-                    acknowledged, received, repeated = counted
-                    sent = acknowledged + _waiting(open_one)
-                    return Connection(here, there, sent, received, repeated)
+                        raise UncountedError
+                    acknowledged, received, retransmitted = counted
+                    sent = acknowledged + _send_queue_bytes(opened)
+                    return Connection(local, remote, sent, received, retransmitted)
     return None
 
 
-def parse_tcp_info(state: bytes) -> tuple[int, int, int] | None:
-    """Acknowledged, received, sent again. None from a kernel whose struct ends before that.
+def parse_tcp_info(info: bytes) -> tuple[int, int, int] | None:
+    """Bytes acknowledged, received, retransmitted; None from an older kernel's shorter struct.
 
-    Who opened a connection has its first message, which carries nothing, acknowledged as one byte.
+    On the side that opened the connection, the SYN counts as one acknowledged byte.
     """
-    if len(state) < REPEATED.stop:
+    if len(info) < RETRANSMITTED.stop:
         return None
-    acknowledged, received, repeated = (
-        int.from_bytes(state[place], "little") for place in (ACKNOWLEDGED, RECEIVED, REPEATED)
+    acknowledged, received, retransmitted = (
+        int.from_bytes(info[place], "little") for place in (ACKNOWLEDGED, RECEIVED, RETRANSMITTED)
     )
-    return acknowledged, received, repeated
+    return acknowledged, received, retransmitted
 
 
-def _waiting(connection: socket.socket) -> int:
-    """Bytes that the kernel was given and that nobody has acknowledged yet (SIOCOUTQ)."""
+def _send_queue_bytes(connection: socket.socket) -> int:
+    """Bytes that were written and are not acknowledged yet (SIOCOUTQ)."""
     answer = fcntl.ioctl(connection, termios.TIOCOUTQ, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])
 
 
 def _name(address: tuple[str, int]) -> str:
-    """The same for both ends, also where one has an IPv6 socket for an IPv4 address."""
+    """ADDRESS:PORT, the same for an IPv4 address of an IPv6 socket."""
     return f"{address[0].removeprefix('::ffff:')}:{address[1]}"

@@ -1,7 +1,7 @@
-"""A node's share of the machine's memory: who needs more is told so, before the kernel ends somebody.
+"""A memory limit for each worker: its share of the machine's memory.
 
-Linux promises memory that it does not have, and kills a process when it is touched. A limit on each worker
-turns that into an error which can be caught, said and recorded.
+Linux overcommits memory and kills a process when memory runs out. With a limit an allocation fails
+instead, which is an error that can be reported and recorded.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ from pathlib import Path
 from cluster.spec.experiment import EXISTING, Experiment
 
 KEPT_FREE = 0.1
-"""Of what is available: for the system, the collector and whatever else runs."""
+"""Fraction of the available memory for the system, the collector and other programs."""
 
 LEAST_BYTES = 2 * 10**9
-"""Of a share: what is mapped counts before it is touched, and data sets are, by every worker."""
+"""Minimum of a share: mapped files, such as data sets, count before they are read."""
 
 WORDS = ("allocate memory", "bad_alloc", "out of memory", "create a memory")
-"""How torch, C++ and oneDNN say it."""
+"""Words in the out-of-memory errors of torch, C++ and oneDNN."""
 
 
 def limit_memory(spec: Experiment) -> None:
-    """This process may take its node's share, on top of what it has; on machines of others, what it likes.
+    """Limit this process to its share, in addition to what it already uses.
 
-    On a GPU it is the device that runs out first, and that is an error by itself.
+    No limit on existing hosts, nor with a GPU, whose memory runs out first with an error of its
+    own.
     """
     if spec.engine == EXISTING or spec.gpu:
-        return  # the driver of a GPU maps as much memory as all devices have
+        return  # a GPU driver maps as much memory as all devices have
     usable = available_bytes() * (1 - KEPT_FREE)
-    share = max(usable / workers_here(spec), min(usable, LEAST_BYTES))
+    share = max(usable / workers_on_machine(spec), min(usable, LEAST_BYTES))
     limit = round(_own_bytes() + share)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or limit < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
-def workers_here(spec: Experiment) -> int:
-    """All nodes, unless somebody (torchrun) says how many of them are on this machine."""
+def workers_on_machine(spec: Experiment) -> int:
+    """LOCAL_WORLD_SIZE, which torchrun sets, otherwise all nodes."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", spec.nodes))
 
 
 def available_bytes() -> int:
-    """On the machine."""
+    """Memory that the machine has available."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(fields["MemAvailable"].split()[0]) * 1024
 
@@ -61,12 +62,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, spec: Experiment) -> str:
-    """One line: what was too large, for what, and the way out."""
+    """One line: what does not fit, and what to change."""
     limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
     if spec.gpu:
         limit = resource.RLIM_INFINITY
     size = f" in the {limit / 1e9:.1f} GB it may take" if limit != resource.RLIM_INFINITY else ""
+    memory = "the memory of its GPU" if spec.gpu else "memory"
     return (
-        f"ran out of {'the memory of its GPU' if spec.gpu else 'memory'}{size}: {spec.model} with batches of {spec.batch_size:,} does not fit;"
+        f"ran out of {memory}{size}: {spec.model} with batches of {spec.batch_size:,} does not fit;"
         " lower --batch-size or --workers"
     )

@@ -1,8 +1,8 @@
-"""A worker's batches: its shard of every epoch, its part of the test set.
+"""A worker's batches: its shard of every epoch, and its part of the test set.
 
-The law that makes worker counts comparable: what N workers with batches of b take together in a
-step is exactly what one worker with batches of N x b takes. Who takes what is a pure function of
-seed, epoch and rank, so no worker has to ask another.
+The law that makes worker counts comparable: in each step, N workers with batches of b together use
+the samples of one worker with batches of N x b. Which samples a worker uses is a pure function of
+seed, epoch and rank, so workers need no communication for it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from workloads.data.dataset import DataError
 from workloads.data.samples import Samples
 
 SUBSET_SEED = 20_120_501
-"""Chooses which samples a smaller train_size keeps. Not the experiment's seed: repeats with other
-seeds must train on the same samples, or their spread would show the luck of the draw. Smaller
-subsets are parts of larger ones."""
+"""Selects the samples of a smaller train_size. Not the experiment's seed: repeats with other seeds
+must train on the same samples, or their spread would include the selection's. Smaller subsets are
+contained in larger ones."""
 
 MARGIN = 4
-"""Pixels by which an image is moved at most, where images are augmented."""
+"""Largest shift of an augmented image, in pixels."""
 
 MOST_TESTED, NUMBERS_TESTED = 500, 400_000
-"""Test samples at a time, and the numbers in them: large images make for large activations."""
+"""Limits of a test batch, in samples and in numbers: large images have large activations."""
 
 Batch = tuple[Tensor, Tensor]
-"""Inputs as the network takes them; labels, int64, n."""
+"""A network's inputs, and n labels (int64)."""
 
 
 def epoch_order(available: int, train_size: int, seed: int, epoch: int) -> Tensor:
@@ -40,20 +40,20 @@ def epoch_order(available: int, train_size: int, seed: int, epoch: int) -> Tenso
 
 
 def kept(available: int, train_size: int) -> Tensor:
-    """The samples that this train_size keeps."""
+    """The samples of this train_size."""
     if not 0 < train_size <= available:
         raise DataError(f"train_size is {train_size}, there are {available} samples to train on")
     return torch.randperm(available, generator=_generator(SUBSET_SEED))[:train_size]
 
 
 def _generator(*numbers: int) -> torch.Generator:
-    """Hashed, because with a sum seed 1 would repeat the orders of seed 0 one epoch later."""
+    """A generator seeded by a hash: with a sum, seeds 0 and 1 would have orders in common."""
     digest = hashlib.sha256(repr(numbers).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:4], "big"))
 
 
 def shard(order: Tensor, rank: int, workers: int, batch_size: int) -> Tensor:
-    """What a worker takes of an epoch: order[rank::workers], one row for each whole batch."""
+    """A worker's samples of an epoch, order[rank::workers], one row for each whole batch."""
     _check_rank(rank, workers)
     steps = len(order) // (workers * batch_size)
     return order[: steps * batch_size * workers].view(steps, batch_size, workers)[:, :, rank]
@@ -62,7 +62,7 @@ def shard(order: Tensor, rank: int, workers: int, batch_size: int) -> Tensor:
 def own_samples(
     labels: Tensor, *, rank: int, workers: int, train_size: int, partition: str, seed: int
 ) -> Tensor | None:
-    """The samples that are this worker's in all epochs; None for iid, where every epoch deals anew."""
+    """The samples of a worker in all epochs; None for iid, which shuffles over all workers."""
     _check_rank(rank, workers)
     if partition == "iid":
         return None
@@ -94,34 +94,36 @@ def train_rows(
     return shard(epoch_order(available, train_size, seed, epoch), rank, workers, batch_size)
 
 
-def train_batches(data: Samples, rows: Tensor, changes: Tensor | None = None) -> Iterator[Batch]:
-    """A worker's batches of an epoch, one for each step; images are moved where `changes` are given."""
+def train_batches(
+    data: Samples, rows: Tensor, augmentation: Tensor | None = None
+) -> Iterator[Batch]:
+    """A worker's batches of an epoch, one for each step, with or without augmentation."""
     for chosen in rows:
         inputs = data.train_inputs[chosen]
-        if changes is not None:
-            inputs = moved(inputs, changes[chosen])
+        if augmentation is not None:
+            inputs = augment(inputs, augmentation[chosen])
         yield data.ready(inputs), data.train_labels[chosen].long()
 
 
-def draw_changes(available: int, seed: int, epoch: int) -> Tensor:
-    """For each sample whether it is mirrored, and by how much it is moved; whoever takes it.
+def draw_augmentation(available: int, seed: int, epoch: int) -> Tensor:
+    """Shift (2 numbers) and mirroring (0 or 1) of each sample, whichever worker uses it.
 
-    A random crop of the image with a margin of 4 black pixels, and a mirror image half the time.
+    A random crop of the image with a margin of 4 black pixels, mirrored with probability 1/2.
     """
     generator = _generator(seed, epoch, MARGIN)
     places = torch.randint(0, 2 * MARGIN + 1, (available, 2), generator=generator)
     return torch.cat([places, torch.randint(0, 2, (available, 1), generator=generator)], dim=1)
 
 
-def moved(images: Tensor, changes: Tensor) -> Tensor:
-    """With or without a dimension for channels."""
+def augment(images: Tensor, augmentation: Tensor) -> Tensor:
+    """Shift and mirror images, with or without a dimension for channels."""
     height, width = images.shape[-2:]
     wide = functional.pad(images, (MARGIN,) * 4)
-    cut = []
-    for image, (top, left, mirrored) in zip(wide, changes.tolist(), strict=True):
+    cropped = []
+    for image, (top, left, mirrored) in zip(wide, augmentation.tolist(), strict=True):
         part = image[..., top : top + height, left : left + width]
-        cut.append(part.flip(-1) if mirrored else part)
-    return torch.stack(cut)
+        cropped.append(part.flip(-1) if mirrored else part)
+    return torch.stack(cropped)
 
 
 def test_batches(
@@ -129,8 +131,8 @@ def test_batches(
 ) -> Iterator[Batch]:
     """A worker's part of `test_size` test samples; the parts differ by at most one.
 
-    They are spread evenly over the whole set: MNIST's first thousands are harder than the rest, and
-    a curve scored on them would jump at its end, where all count.
+    They are spread evenly over the whole set: MNIST's first thousands are harder than the rest, so
+    a curve scored on them would jump at its end, where all samples are scored.
     """
     _check_rank(rank, workers)
     available = len(data.test_labels)

@@ -33,7 +33,7 @@ from workloads.data.sources import SOURCE_ERRORS, Source, from_folder, reason, s
 def fetch(
     dataset: Dataset, root: Path, *, source: Path | None = None, say: Say = to_stderr
 ) -> Path:
-    """Fetch missing files into <root>/<name>, from a folder `source` or from the data set's sources.
+    """Fetch missing files into <root>/<name>, from the data set's sources or a folder `source`.
 
     Safe to call from several processes at once.
     """

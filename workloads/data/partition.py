@@ -1,11 +1,11 @@
-"""Who gets which samples: evenly mixed, or unevenly, as where data stays with who made it.
+"""Partition of the training samples among workers, with or without label skew.
 
-iid              every epoch's common shuffle is dealt out, so shards are alike (workloads/data/batches.py)
-dirichlet:ALPHA  each worker draws its own mix of labels from a Dirichlet distribution and fills its shard by
-                 it: almost alike for ALPHA = 100, one or two labels each for 0.1 (Hsu, Qi and Brown 2019)
-label            samples sorted by label and cut into one piece per worker: as uneven as can be
+iid              each epoch's common shuffle is distributed: equal label mix (batches.py)
+dirichlet:ALPHA  each worker draws its label mix from a Dirichlet distribution: nearly equal for
+                 ALPHA = 100, one or two labels per worker for 0.1 (Hsu, Qi and Brown 2019)
+label            samples sorted by label, one contiguous piece per worker: maximal label skew
 
-All shards are equally large, so that all workers make the same number of steps.
+All shards have the same size, so that all workers make the same number of steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _by_mixes(
         mine: list[int] = []
         while len(mine) < size:
             left = [share if pool else 0.0 for share, pool in zip(mix, pools.values(), strict=True)]
-            if not sum(left):  # its labels are used up: it takes what there is
+            if not sum(left):  # its labels are used up: take any others
                 left = [float(len(pool)) for pool in pools.values()]
             mine += _take(list(pools.values()), left, size - len(mine), draw)
         found.append(torch.tensor(mine))
@@ -51,7 +51,7 @@ def _by_mixes(
 
 
 def _dirichlet(count: int, alpha: float, draw: random.Random) -> list[float]:
-    """Gamma variates, whose shares are Dirichlet distributed; for a tiny alpha all may round to 0."""
+    """Gamma variates, whose shares are Dirichlet distributed; a tiny alpha may round all to 0."""
     variates = [draw.gammavariate(alpha, 1.0) for _ in range(count)]
     if not sum(variates):
         variates[draw.randrange(count)] = 1.0
@@ -61,7 +61,7 @@ def _dirichlet(count: int, alpha: float, draw: random.Random) -> list[float]:
 def _take(
     pools: list[list[int]], weights: list[float], count: int, draw: random.Random
 ) -> list[int]:
-    """Up to `count` samples by weight; fewer where a pool runs dry, so that weights can be renewed."""
+    """Up to `count` samples by weight; fewer when a pool is empty and weights must change."""
     taken = []
     for chosen in draw.choices(range(len(pools)), weights, k=count):
         if not pools[chosen]:

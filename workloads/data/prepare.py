@@ -25,9 +25,9 @@ FILES = DATASETS | WEIGHTS
 def prepare(dataset: Dataset, data_dir: Path | str | None = None, *, say: Say = to_stderr) -> Path:
     """The folder with all files of a data set, each verified.
 
-    Without `data_dir` missing files are fetched into the cache. A folder that the user named is only
-    read: files that are missing or corrupt there are an error. If it has all files as .gz, they are
-    unpacked into the cache, because such a folder is often shared and read-only.
+    Without `data_dir` missing files are fetched into the cache. A folder that the user named is
+    only read: files that are missing or corrupt there are an error. If it has all files as .gz,
+    they are unpacked into the cache, because such a folder is often shared and read-only.
     """
     if data_dir is None:
         return find_complete(dataset) or fetch(dataset, default_data_dir(), say=say)

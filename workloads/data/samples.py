@@ -57,7 +57,7 @@ def read_samples(spec: Experiment, root: Path) -> Samples:
 
 
 def blank_samples(count: int) -> Samples:
-    """For models with emulated compute: blank images of one pixel without memory, and no test data."""
+    """For emulated compute: blank images of one pixel that use no memory, and no test data."""
     blank = torch.zeros((), dtype=torch.uint8)
     return Samples(
         Rows(blank.expand(count, 1, 1)),

@@ -1,4 +1,4 @@
-"""What one worker trains on."""
+"""A worker's shard: the samples that it trains on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from cluster.spec.experiment import Experiment
-from workloads.data.batches import Batch, draw_changes, own_samples, train_batches, train_rows
+from workloads.data.batches import Batch, draw_augmentation, own_samples, train_batches, train_rows
 from workloads.data.samples import Samples
 
 
@@ -24,14 +24,14 @@ class Shard:
         )
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """One for each step."""
-        changes = None
+        """The batches of an epoch, one for each step."""
+        augmentation = None
         if self.spec.augment:
-            changes = draw_changes(len(self.data.train_labels), self.spec.seed, epoch)
-        return train_batches(self.data, self.rows(epoch), changes)
+            augmentation = draw_augmentation(len(self.data.train_labels), self.spec.seed, epoch)
+        return train_batches(self.data, self.rows(epoch), augmentation)
 
     def rows(self, epoch: int) -> Tensor:
-        """The samples of each batch. With a fixed shuffle every epoch has the order of the first."""
+        """The samples of each batch; with --shuffle fixed every epoch has the first one's order."""
         spec = self.spec
         return train_rows(
             len(self.data.train_labels),
@@ -45,7 +45,7 @@ class Shard:
         )
 
     def label_counts(self) -> list[int] | None:
-        """How often each label comes in the first epoch; None where labels mean nothing."""
+        """How often each label occurs in the first epoch; None without labels."""
         if self.spec.dataset == "none":
             return None
         labels = self.data.train_labels[self.rows(1).flatten()].long()

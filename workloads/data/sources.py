@@ -1,7 +1,7 @@
 """The sources of a data set's files, in the order in which they are tried.
 
-A source is a label and a function that delivers files one after the other, as paths of FILE or FILE.gz;
-the receiver checks them (workloads/data/fetch.py). Downloads are made by pooch.
+A source is a label and a function that delivers files one after the other, as paths of FILE or
+FILE.gz; the receiver checks them (workloads/data/fetch.py). Downloads are made by pooch.
 """
 
 from __future__ import annotations

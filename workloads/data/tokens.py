@@ -3,7 +3,7 @@
 A sentence pair becomes [CLS] first [SEP] second [SEP] in the network's own vocabulary, truncated or
 padded to 128 tokens. The result is <cache>/DATASET-WEIGHTS with
 
-    tokens.npz    train and test (n x 2 x 128: tokens, and 0 or 1 for the sentence), and their labels
+    tokens.npz    train and test, n x 2 x 128: tokens, and 0 or 1 for the sentence; their labels
     weights.npz   the pretrained network's float32 tensors, by the names of workloads/models/bert.py
     made.json     sha256 of the files it was made from, and of these files
 
@@ -83,7 +83,7 @@ def is_intact(folder: Path, sources: dict[str, str] | None = None) -> bool:
 def encode(
     dataset: Dataset, text: Path, weights: Dataset, network: Path, cache: Path, say: Say
 ) -> Path:
-    """The folder with text and weights for nodes; `text` and `network` are their verified folders."""
+    """The folder for nodes, made from the verified folders `text` and `network` where needed."""
     folder = cache / encoded_name(dataset.name, weights.name)
     sources = {
         f"{record.name}/{file.name}": file.sha256
@@ -130,8 +130,8 @@ def encode_pair(
 ) -> tuple[list[int], list[int]]:
     """Tokens and sentence numbers of a pair.
 
-    Tokens are removed from the longer sentence, from the second of equal ones, as BERT's own program
-    does; the library's truncation differs in the latter.
+    Tokens are removed from the longer sentence, from the second of equal ones, as BERT's own
+    program does; the library's truncation differs in the latter.
     """
     sentences = [tokenizer.encode(text, add_special_tokens=False) for text in (first, second)]
     kept = [len(sentence.ids) for sentence in sentences]
@@ -158,7 +158,7 @@ def read_weights(path: Path) -> dict[str, Any]:
 
 
 def _own_name(name: str) -> str:
-    """Files differ in the prefix "bert.", and the oldest name a norm's parameters gamma and beta."""
+    """Some files lack the prefix "bert."; old ones have gamma and beta for weight and bias."""
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
     return f"bert.{name.removeprefix('bert.')}"

@@ -1,7 +1,8 @@
 """The device a worker computes on: torch's CPU (cpu.py), or a GPU (cuda.py).
 
-A GPU executes operations asynchronously, in the order of a stream; times are measured between marks in
-that stream. Everything else in workloads is the same for both: tensors are created on `torch_device`.
+A GPU executes operations asynchronously, in the order of a stream; times are measured between marks
+in that stream. Everything else in workloads is the same for both: tensors are created on
+`torch_device`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Device(Protocol):
         """A mark for side_stream(): the operations issued so far."""
 
     def side_stream(self, after: Mark) -> contextlib.AbstractContextManager[Any]:
-        """A context whose operations run concurrently with others, once those before `after` are done."""
+        """Run operations concurrently with later ones, once those before `after` are done."""
 
     def join_side_stream(self) -> None:
         """Make operations issued from now on wait for those of the side stream."""

@@ -1,7 +1,7 @@
 """A GPU as a worker's device. All code that needs CUDA is in this file (docs/gpu.md).
 
-workloads/device/__init__.py says what each function is for. CUDA_VISIBLE_DEVICES selects the GPUs; the
-first one holds the model.
+workloads/device/__init__.py says what each function is for. CUDA_VISIBLE_DEVICES selects the GPUs;
+the first one holds the model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Cuda:
         return nn.DataParallel(model, list(range(gpus)))
 
     def process_group_options(self) -> dict[str, Any]:
-        """With a device, all workers create NCCL's communicator at once, not at their first message."""
+        """With a device, NCCL's communicator is created at once, not at the first message."""
         return {"device_id": self.torch_device}
 
     def record_computed(self) -> torch.cuda.Event:

@@ -1,4 +1,4 @@
-"""One module for each library that runs the workers; workloads/comm/peers.py says what each provides."""
+"""Launchers on the nodes: each provides the Peers of workloads/comm/peers.py."""
 
 from __future__ import annotations
 

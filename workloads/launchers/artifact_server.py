@@ -1,7 +1,7 @@
 """HTTP server of the driver for workers on hosts without a shared disk.
 
-Workers download code, spec and data, and upload events and the model. Every address contains a random
-key, without which nothing is served or accepted.
+Workers download code, spec and data, and upload events and the model. Every address contains a
+random key, without which nothing is served or accepted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The strategies that Horovod has: one function each, equivalent to the one in workloads/strategies.
+"""The strategies that Horovod has: a function each, equivalent to workloads/strategies.
 
-Every collective has a name that is the same on all workers and in all rounds. Horovod matches tensors
-by name, and caches what was negotiated for it.
+Every collective has a name that is the same on all workers and in all rounds. Horovod matches
+tensors by name, and caches what was negotiated for it.
 """
 
 from __future__ import annotations
@@ -91,4 +91,4 @@ EXCHANGES: dict[str, Callable[[Ranks, Tensor, Round], None]] = {
     "pairwise": pairwise,
     "local-sgd": allreduce,
 }
-"""cluster/spec/launchers.py lists the same names for hosts without Horovod; a test compares them."""
+"""cluster/spec/launchers.py lists the same names, for hosts without Horovod (test_launchers)."""

@@ -1,7 +1,7 @@
 """All-reduce of gradients by hvd.DistributedOptimizer, as Horovod's users do it.
 
-Its hooks submit each gradient as soon as backward has computed it; Horovod fuses the submitted ones and
-all-reduces them during backward. What remains after backward is the exposed communication.
+Its hooks submit each gradient as soon as backward has computed it; Horovod fuses the submitted ones
+and all-reduces them during backward. What remains after backward is the exposed communication.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workloads.optimizers import Optimizer
 
 
 def as_torch(optimizer: Optimizer) -> Any:
-    """A torch optimizer class for Horovod to subclass, which updates by gradwire's own optimizer."""
+    """A torch optimizer class for Horovod to subclass, which calls gradwire's optimizer."""
 
     class Flat(torch.optim.Optimizer):
         def __init__(self, parameters: Any) -> None:

@@ -1,8 +1,8 @@
 """Peers through Horovod, on Gloo or, built for GPUs, on NCCL; without ssh and mpirun.
 
-Worker 0 runs the rendezvous, an HTTP server that lives as long as the run. horovod.spark.run provides
-its own, with its variables in the environment and its own ranks; our rank is the node's number, so a
-table maps one to the other.
+Worker 0 runs the rendezvous, an HTTP server that lives as long as the run. horovod.spark.run
+provides its own, with its variables in the environment and its own ranks; our rank is the node's
+number, so a table maps one to the other.
 
 Horovod negotiates tensor readiness every millisecond, even when idle. This control traffic is not
 training traffic: measure_idle() samples it, and analysis/summary/control_traffic.py books it apart.
@@ -74,7 +74,7 @@ def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
 
 
 def _join_rendezvous(workers: int, rank: int) -> None:
-    """Wait for the rendezvous, since Horovod gives up after a second, and set Horovod's variables."""
+    """Wait for the rendezvous (Horovod gives up after a second), and set Horovod's variables."""
     await_rendezvous(TIMEOUT_S)
     host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     os.environ.update(

@@ -1,6 +1,7 @@
 """One run on one worker of an existing cluster: downloads its input from, uploads to the driver.
 
-Events are uploaded between epochs, so that none of these bytes count as training. Ranks are Horovod's.
+Events are uploaded between epochs, so that none of these bytes count as training. Ranks are
+Horovod's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class SentLog(EventLog):
 
 
 def train(artifact_server: str, folder: Path, workers_on_host: int) -> None:
-    """Execute a run in a temporary folder; `workers_on_host` workers share this host's interfaces."""
+    """Execute a run in a temporary folder; `workers_on_host` of its workers are on this host."""
     rank = int(os.environ["HOROVOD_RANK"])
     run = RunFolder(folder / "run").create()
     run.spec.write_bytes(get(f"{artifact_server}/spec"))

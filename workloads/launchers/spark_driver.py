@@ -1,8 +1,9 @@
 """The driver of Horovod on Spark: python -m workloads.launchers.spark_driver
 
-Settings are those of workloads/worker.py. One Spark application executes all runs of a cluster. Each run
-is one job with a task per worker, which Horovod connects and in which it calls spark_task.py; every
-Spark worker has one core, hence one task. The application is opened before the first run starts.
+Settings are those of workloads/worker.py. One Spark application executes all runs of a cluster.
+Each run is one job with a task per worker, which Horovod connects and in which it calls
+spark_task.py; every Spark worker has one core, hence one task. The application is opened before the
+first run starts.
 """
 
 from __future__ import annotations

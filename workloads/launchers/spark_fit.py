@@ -39,6 +39,7 @@ def differing(found: list[dict[str, Any]], here: dict[str, Any]) -> str | None:
             if relevant(name, theirs) != relevant(name, ours):
                 return (
                     f"{name} is {theirs or 'missing'} on {host['host']} (in {host['python']}) and"
-                    f" {ours} here; it must be the same (PYSPARK_PYTHON chooses the cluster's Python)"
+                    f" {ours} here; it must be the same (PYSPARK_PYTHON chooses the cluster's"
+                    " Python)"
                 )
     return None

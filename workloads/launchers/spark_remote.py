@@ -1,8 +1,11 @@
-"""The driver on an existing Spark cluster: python -m workloads.launchers.spark_remote MASTER WORKERS
+"""The driver on an existing Spark cluster.
 
-Started by cluster/existing/engine.py. It first runs one task per worker, all at once, which describe
-their hosts; the descriptions, or what is wrong, are the first line on standard output, as JSON. Then
-every line on standard input, {"run": folder, "data": folder}, is a run. It ends with standard input.
+    python -m workloads.launchers.spark_remote MASTER WORKERS
+
+Started by cluster/existing/engine.py. It first runs one task per worker, all at once, which
+describe their hosts; the descriptions, or what is wrong, are the first line on standard output, as
+JSON. Then every line on standard input, {"run": folder, "data": folder}, is a run. It ends with
+standard input.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ def _close(session: SparkSession) -> None:
 
 
 def _end() -> None:
-    """Kill the process group: Java, and what Horovod forked. An exit would wait for a run's threads."""
+    """Kill the process group with Java and Horovod's forks: an exit would wait for threads."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

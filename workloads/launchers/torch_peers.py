@@ -24,9 +24,9 @@ from workloads.optimizers import Optimizer
 from workloads.strategies import STRATEGIES
 
 TIMEOUT_S = 120
-"""A peer that is silent for this long in a step is an error. A dead peer is noticed at once when its
-connections break; NCCL has none within a host, so there it takes this long, or until the collector
-notices (cluster/gpu/collector.py)."""
+"""A peer that is silent for this long in a step is an error. A dead peer is noticed at once when
+its connections break; NCCL has none within a host, so there it takes this long, or until the
+collector notices (cluster/gpu/collector.py)."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
@@ -53,7 +53,7 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
 
 
 def find_interface(master: str) -> str | None:
-    """The interface to the other nodes: eth0, which every emulated node has, else the route to node 0.
+    """The interface to the other nodes: eth0, as on every emulated node, else the route to node 0.
 
     Gloo by default takes the address of the host's own name, which is often a loopback address.
     """
@@ -73,7 +73,7 @@ def find_interface(master: str) -> str | None:
 
 
 def _timeout_s(spec: Experiment, model_bytes: int) -> float:
-    """Longer for rounds of many steps, and where a slow link carries the model to and from all nodes."""
+    """Longer for rounds of many steps, and for slow links that carry a model for every node."""
     slowest = spec.slowest_mbit
     on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
     return TIMEOUT_S * spec.local_steps + on_the_wire_s

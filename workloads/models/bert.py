@@ -1,8 +1,8 @@
 """BERT for sequence classification, in plain torch: a node needs no transformers library.
 
-Its tensors have the names and shapes of transformers' BertForSequenceClassification, so that pretrained
-weights load into it. No dropout: random masks would make N workers differ from one worker with N times
-the batch, and tests rely on that equality.
+Its tensors have the names and shapes of transformers' BertForSequenceClassification, so that
+pretrained weights load into it. No dropout: random masks would make N workers differ from one
+worker with N times the batch, and tests rely on that equality.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A model that only pretends to compute (cluster/spec/synthetic.py says how it is named).
+"""A model with emulated compute (cluster/spec/synthetic.py describes its name).
 
-Its layers sleep until the moment at which a real accelerator would be done with them. They sleep until,
-not for: what the step itself costs is then part of the given time, and nothing adds up over the layers.
+Each layer sleeps until the time at which a real accelerator would have finished it. Because
+deadlines count from the start of the step, the step's own overhead is part of the given time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from cluster.spec.synthetic import Synthetic
 
 GRADIENT = 1e-3
-"""Of every weight in every step."""
+"""The gradient of every weight in every step."""
 
 
 class Clock:
-    """When the current step began, and by when each of its layers is done."""
+    """The start of the current step, and the deadline of each of its layers."""
 
     def __init__(self, model: Synthetic) -> None:
         self.layers = model.layers
@@ -27,13 +27,13 @@ class Clock:
         self.began = 0.0
 
     def forward(self, done: int) -> None:
-        """Sleep until so many layers are done; the first one starts the clock."""
+        """Sleep until `done` layers are computed; the first one starts the step."""
         if done == 1:
             self.began = time.perf_counter()
         self._sleep_until(done / self.layers * self.forward_s)
 
     def backward(self, done: int) -> None:
-        """Backward begins when forward was to end: the loss in between is part of the given time too."""
+        """Sleep until `done` layers are computed; backward begins at forward's deadline."""
         self._sleep_until(self.forward_s + done / self.layers * self.backward_s)
 
     def _sleep_until(self, elapsed_s: float) -> None:
@@ -43,7 +43,7 @@ class Clock:
 
 
 class SyntheticNet(nn.Module):
-    """Layers of equal size, or of a real network's; what goes in comes out."""
+    """Layers of equal sizes, or of a real network's, that pass their input through."""
 
     def __init__(self, model: Synthetic) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""VGG-11 and ResNet-18 as courses train them on CIFAR-10: for images of 32 x 32, with batch norm.
+"""VGG-11 and ResNet-18 for CIFAR-10: images of 32 x 32 pixels, with batch norm.
 
-Both have the layers of torchvision's networks of that name, but for the ends that expect 224 x 224 pixels.
-Their tensors have torchvision's names and shapes, so that weights can be copied from one to the other.
+Both have the layers of torchvision's networks, except the first and last ones, which expect 224 x
+224 pixels there. Tensors have torchvision's names and shapes, so that weights can be copied.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 VGG11 = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)
-"""Channels of each convolution; 0 is a pooling that halves the picture."""
+"""Channels of each convolution; 0 is a pooling that halves the image."""
 
 
 class Vgg11(nn.Module):
@@ -39,7 +39,7 @@ class Vgg11(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions, and a way around them: torchvision's BasicBlock."""
+    """Two convolutions and a shortcut: torchvision's BasicBlock."""
 
     def __init__(self, before: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -49,19 +49,19 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
         self.downsample: nn.Module | None = None
         if stride != 1 or before != channels:
-            shortcut = nn.Conv2d(before, channels, 1, stride, bias=False)
-            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(channels))
+            projection = nn.Conv2d(before, channels, 1, stride, bias=False)
+            self.downsample = nn.Sequential(projection, nn.BatchNorm2d(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        around = x if self.downsample is None else self.downsample(x)
+        shortcut = x if self.downsample is None else self.downsample(x)
         x = functional.relu(self.bn1(self.conv1(x)), inplace=True)
-        return functional.relu(self.bn2(self.conv2(x)) + around, inplace=True)
+        return functional.relu(self.bn2(self.conv2(x)) + shortcut, inplace=True)
 
 
 class ResNet18(nn.Module):
     """torchvision's resnet18 with a first convolution of 3 x 3, stride 1, and no pooling after it.
 
-    11,173,962 parameters: 7,680 fewer than resnet18(num_classes=10), whose first convolution is 7 x 7.
+    11,173,962 parameters: 7,680 fewer than resnet18(num_classes=10), which begins with 7 x 7.
     """
 
     def __init__(self, classes: int = 10) -> None:

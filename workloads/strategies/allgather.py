@@ -1,7 +1,7 @@
 """allgather: every worker receives every gradient and computes the mean itself.
 
-Bytes sent per worker and round: (N-1) M, which is N/2 times an all-reduce. Methods need it that look at
-each worker's gradient separately (sparse gradients, robust means).
+Bytes sent per worker and round: (N-1) M, which is N/2 times an all-reduce. Methods need it that
+look at each worker's gradient separately (sparse gradients, robust means).
 
 The gradients travel round a ring: in each of N-1 hops a worker forwards what it received in the hop
 before, chunk by chunk, as chunks arrive. All links are equally loaded, and no receiver has several

@@ -1,8 +1,8 @@
 """allreduce: every worker gets the mean of all gradients by the library's ring all-reduce.
 
 Bytes sent per worker and round: 2(N-1)/N M, the minimum for a mean at every worker. Horovod and
-DistributedDataParallel do the same. The library splits the tensor into chunks, and reduces one chunk
-while the next one is in flight.
+DistributedDataParallel do the same. The library splits the tensor into chunks, and reduces one
+chunk while the next one is in flight.
 """
 
 from __future__ import annotations

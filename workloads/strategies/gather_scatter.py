@@ -1,11 +1,11 @@
-"""gather-scatter: the root gathers all gradients, computes the mean and sends it back to every leaf.
+"""gather-scatter: the root gathers all gradients, averages them and sends the mean back.
 
-Bytes sent per round: M by each leaf, (N-1) M by the root, 2(N-1)/N M on average. All traffic passes the
-root's link: a slow root slows every worker, a slow leaf much less. Introductory courses write it with
-gather and scatter.
+Bytes sent per round: M by each leaf, (N-1) M by the root, 2(N-1)/N M on average. All traffic passes
+the root's link: a slow root slows every worker, a slow leaf much less. Introductory courses write
+it with gather and scatter.
 
-The root receives, adds and sends concurrently (workloads/comm/star.py): a round takes (N-1) M over the
-root's rate, not twice that.
+The root receives, adds and sends concurrently (workloads/comm/star.py): a round takes (N-1) M over
+the root's rate, not twice that.
 """
 
 from __future__ import annotations

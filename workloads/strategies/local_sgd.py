@@ -1,4 +1,4 @@
-"""local-sgd: workers train independently and average their parameters every H steps (--local-steps).
+"""local-sgd: workers train alone and average parameters every H steps (--local-steps H).
 
 Bytes sent per worker: 2(N-1)/N M per round, hence 2(N-1)/N M/H per step. Also known as periodic
 averaging or federated averaging; H = 1 averages parameters after every step.

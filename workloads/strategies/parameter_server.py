@@ -1,15 +1,15 @@
 """parameter-server: a separate node holds the model; workers push gradients and pull parameters.
 
-Bytes sent per round: M by each worker, N M by the server, which is the node after the last worker; the
-server also receives N M, so its link is the bottleneck. Large models were first trained so (DistBelief,
-Parameter Server). With --average parameters the server averages the workers' models instead, as in
-federated learning.
+Bytes sent per round: M by each worker, N M by the server, which is the node after the last worker;
+the server also receives N M, so its link is the bottleneck. Large models were first trained so
+(DistBelief, Parameter Server). With --average parameters the server averages the workers' models
+instead, as in federated learning.
 
 Synchronous: the server replies when all workers have pushed. It receives, updates and sends
 concurrently, chunk by chunk (workloads/comm/star.py). Its training loop is workloads/server.py.
 
-New parameters are received in place of the gradients, not into the model: with --overlap, backward is
-still reading the old parameters.
+New parameters are received in place of the gradients, not into the model: with --overlap, backward
+is still reading the old parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def exchange(flat: Tensor, round: Round) -> None:
 
 
 def serve(flat: Tensor, round: Round, update: Update | None) -> None:
-    """The server's side: sum into `flat`, and reply with new parameters, or the mean without update."""
+    """The server's side: reply with the updated parameters, or the mean without `update`."""
 
     def finish(where: slice, chunk: Tensor) -> None:
         chunk.div_(round.divisor)

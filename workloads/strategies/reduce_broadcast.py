@@ -1,10 +1,11 @@
 """reduce-broadcast: a binomial tree reduces gradients to a root and broadcasts the mean back.
 
-Bytes sent per round: every worker but the root sends M up the tree; down the tree every worker sends M
-to each of its children, the root to log2 N of them. 2(N-1)/N M on average, and most by the root. MPI
-programs without all-reduce do this, and parameter averaging on Spark.
+Bytes sent per round: every worker but the root sends M up the tree; down the tree every worker
+sends M to each of its children, the root to log2 N of them. 2(N-1)/N M on average, and most by the
+root. MPI programs without all-reduce do this, and parameter averaging on Spark.
 
-Level k of the tree: workers whose k-th binary digit is 1 send their partial sum to the rank 2^k below.
+Level k of the tree: workers whose k-th binary digit is 1 send their partial sum to the rank 2^k
+below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data sets, one file each: files with checksums, sources, reader.
 
-The data set NAME of cluster/spec/catalogue.py is the file NAME.py here, with _ for -, and its DATASET.
-Readers import torch when they are called: the command line reads these files without it.
+The data set NAME of cluster/spec/catalogue.py is the file NAME.py here, with _ for -, and its
+DATASET. Readers import torch when they are called: the command line reads these files without it.
 """
 
 from __future__ import annotations

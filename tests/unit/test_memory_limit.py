@@ -58,9 +58,9 @@ def test_a_limit_that_is_already_there_is_kept() -> None:
 
 def test_torchrun_says_how_many_workers_share_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Experiment(workers=4)
-    assert memory.workers_here(spec) == 4
+    assert memory.workers_on_machine(spec) == 4
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    assert memory.workers_here(spec) == 1
+    assert memory.workers_on_machine(spec) == 1
 
 
 @pytest.mark.parametrize(
