@@ -1,4 +1,4 @@
-"""Which options go with which strategies: the table of the README, and nothing refused beyond it."""
+"""Which options go with which strategies (docs/strategies.md), and nothing refused beyond it."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_a_refusal_says_why(strategy: str, options: dict[str, Any], reason: str)
 
 def test_a_strategy_has_defaults_of_its_own() -> None:
     chosen = {name: experiment(name) for name in STRATEGIES}
-    average = {name for name, one in chosen.items() if one.average == "parameters"}
+    average = {name for name, run in chosen.items() if run.average == "parameters"}
     assert average == {"pairwise", "local-sgd"}
     assert chosen["pairwise"].buffers == "average"
     assert chosen["single"].buffers == "local"
     assert chosen["allreduce"].buffers == "broadcast"
-    rules = {name: one.lr_rule for name, one in chosen.items()}
+    rules = {name: run.lr_rule for name, run in chosen.items()}
     assert rules == {**dict.fromkeys(STRATEGIES, "sqrt"), "single": "none"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.spec.command_line import Parser, argument
 from cluster.spec.errors import SpecError, one_of
-from cluster.spec.quantities import parse_size, parse_time
+from cluster.spec.quantities import parse_time
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
@@ -55,24 +55,6 @@ def test_an_unknown_name_says_what_exists_and_what_was_probably_meant() -> None:
         one_of("strategy", "all-reduce", ["ring", "allreduce"])
     with pytest.raises(SpecError, match=r"there is: ring, allreduce$"):
         one_of("strategy", "xyz", ["ring", "allreduce"])
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("87160", 87_160), ("87k", 87_000), ("4.5M", 4_500_000), ("1G", 10**9)]
-)
-def test_a_size_is_a_whole_number_of_bytes_in_powers_of_1000(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["0", "-4k", "4.5", "1K", "k", "", "1e3", "0.0001k", "9" * 400])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="whole number of bytes"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("1.5s", 1.5), ("250us", 0.00025)])
-def test_a_time_is_in_seconds(text: str, seconds: float) -> None:
-    assert parse_time(text) == seconds
 
 
 def test_a_refused_argument_is_told_in_the_words_of_its_parser(

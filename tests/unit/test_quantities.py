@@ -1,0 +1,59 @@
+"""Quantities as people type them: strict, one line when wrong, one way of writing."""
+
+import pytest
+
+from cluster.spec.quantities import parse_memory, parse_size, parse_time, write_memory
+
+GIB, MIB = 2**30, 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes", "written"),
+    [
+        ("6g", 6 * GIB, "6g"),
+        ("900m", 900 * MIB, "900m"),
+        ("1.5g", 1536 * MIB, "1536m"),
+        ("2048m", 2 * GIB, "2g"),
+        ("0.1g", 102 * MIB, "102m"),
+        ("999999999g", 999_999_999 * GIB, "999999999g"),
+    ],
+)
+def test_a_size_is_read_and_always_written_the_same_way(
+    text: str, size_bytes: int, written: str
+) -> None:
+    assert parse_memory(text) == size_bytes
+    assert write_memory(size_bytes) == written
+    assert parse_memory(written) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["6", "6G", "6gb", "6 g", "-6g", "+6g", "1e3m", "nang", "g", "", "6g\n", "\u0666g", "6k"],
+)
+def test_anything_else_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 900m, 6g or"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize("text", ["0g", "0.0m", "0.5m"])
+def test_no_memory_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no memory at all"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("87160", 87_160), ("87k", 87_000), ("4.5M", 4_500_000), ("1G", 10**9)]
+)
+def test_a_size_is_a_whole_number_of_bytes_in_powers_of_1000(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["0", "-4k", "4.5", "1K", "k", "", "1e3", "0.0001k", "9" * 400])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number of bytes"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("1.5s", 1.5), ("250us", 0.00025)])
+def test_a_time_is_in_seconds(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
