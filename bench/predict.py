@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.predict.cost_model import Observation
-from analysis.predict.fitted import SHIPPED, Fitted, errors, fit_to, observe_all, save
+from analysis.predict.fitted import SHIPPED, Fitted, save
+from analysis.predict.fitting import errors, fit_to
+from analysis.predict.observations import Observation, observe_all
 from bench.exchange import EVERY_STEP
 from bench.session import call, sizes
 from bench.table import Table

@@ -1,4 +1,4 @@
-"""Which strategy on which links, and why, and who overtakes whom: by the fitted cost model. Pure."""
+"""Which strategy on which links, and why, and where one overtakes another: by the fitted cost model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 1024
-AVERAGE_LESS = ("pairwise", "local-sgd")
-"""Not everybody with everybody at every step."""
 NEAR = 0.2
-"""Of an exchange: bytes that take as long, give or take this share, are its reason."""
+"""Bytes whose time is that of an exchange, give or take this share, are its reason."""
 UNKNOWN_IF_LEARNED = "Whether they learn as much, only runs of both can tell."
 
 
 def clusters(model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Cluster]:
-    """All strategies with an exchange, each with what it is usually asked for."""
+    """All strategies with an exchange, with their defaults."""
     return [
         Cluster(
             strategy=name,
@@ -56,7 +54,7 @@ class Answer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step of some configuration took, measured on such links."""
+    """The measured step time of a configuration on such links."""
 
     strategy: str
     label: str
@@ -72,69 +70,85 @@ def advice(
     learned: str = "",
     measured: Sequence[Step] = (),
 ) -> Answer | None:
-    """`learned`: what runs say of those that average less. What is `measured` is not predicted.
+    """The fastest strategies for a model called `name`. What is `measured` is not predicted.
 
-    None where nothing is measured and the model knows no strategy.
+    `learned` is what runs say of the accuracy of strategies that do not average everything. None where
+    nothing is measured and the model knows no strategy.
     """
     strategies = {step.strategy for step in measured}
-    asked = {
-        one.strategy: one
-        for one in clusters(model_bytes, rate_mbit, workers)
-        if model.knows(one.strategy) and one.strategy not in strategies
+    known = {
+        cluster.strategy: cluster
+        for cluster in clusters(model_bytes, rate_mbit, workers)
+        if model.knows(cluster.strategy) and cluster.strategy not in strategies
     }
-    found = {strategy: model.forecast(one) for strategy, one in asked.items()}
+    found = {strategy: model.forecast(cluster) for strategy, cluster in known.items()}
     whose = f"for {workers} workers and the {bytes_text(model_bytes)} of {name}"
     if measured:
-        text = f"{_of_measured(measured, learned)} Medians of a step, computing and all, {whose}."
-        if found:
-            each = ", ".join(f"{one} {seconds_text(found[one].step_s)}" for one in found)
-            text += f" Not measured but predicted, without computing: {each}."
+        text = _of_measured(measured, learned, found, whose)
         return Answer(f"Which strategy at {rate_mbit:g} Mbit, measured?", text)
-    full = [strategy for strategy in asked if strategy not in AVERAGE_LESS]
+    full, less = _by_averaging(found)
     if not full:
         return None
-    best, worst = (choose(full, key=lambda s: found[s].exchange_s) for choose in (min, max))
-    most = bytes_text(found[best].busiest_bytes)
-    why = (
-        f"since no node carries more than {most}"
-        if _carrying(found[best], rate_mbit)
-        else f"in which no node carries more than {most}"
-    )
-    text = (
-        f"To average everything at every step: {best}, {seconds_text(found[best].exchange_s)} an exchange, {why}"
-        f" (slowest: {worst}, {seconds_text(found[worst].exchange_s)}{_why_slow(found[worst], rate_mbit)})."
-    )
-    less = [one for one in AVERAGE_LESS if one in found]
+    best = min(full, key=lambda strategy: found[strategy].exchange_s)
+    text = _of_predicted(found, full, best, rate_mbit)
     if less:
-        each = " and ".join(f"{one} {seconds_text(found[one].step_s)}" for one in less)
+        each = " and ".join(
+            f"{strategy} {seconds_text(found[strategy].step_s)}" for strategy in less
+        )
         text += f" To average less: {each} a step. {learned or UNKNOWN_IF_LEARNED}"
     text += f" Times are predicted, {whose}"
-    outside = model.outside(asked[best])
+    outside = model.outside(known[best])
     text += f": orders of magnitude, {outside} of what was fitted." if outside else "."
     return Answer(f"Which strategy at {rate_mbit:g} Mbit, and why?", text)
 
 
-def _of_measured(measured: Sequence[Step], learned: str) -> str:
+def _by_averaging(strategies: Sequence[str] | dict[str, Forecast]) -> tuple[list[str], list[str]]:
+    """Those that average everything at every step, and the others."""
+    full = [name for name in strategies if STRATEGIES[name].averages_everything]
+    return full, [name for name in strategies if name not in full]
+
+
+def _of_predicted(
+    found: dict[str, Forecast], full: Sequence[str], best: str, rate_mbit: float
+) -> str:
+    worst = max(full, key=lambda strategy: found[strategy].exchange_s)
+    most = bytes_text(found[best].busiest_bytes)
+    why = "since" if _is_by_bytes(found[best], rate_mbit) else "in which"
+    return (
+        f"To average everything at every step: {best},"
+        f" {seconds_text(found[best].exchange_s)} an exchange, {why} no node carries more than"
+        f" {most} (slowest: {worst}, {seconds_text(found[worst].exchange_s)}"
+        f"{_why_slow(found[worst], rate_mbit)})."
+    )
+
+
+def _of_measured(
+    measured: Sequence[Step], learned: str, predicted: dict[str, Forecast], whose: str
+) -> str:
     steps = sorted(measured, key=lambda step: step.seconds)
-    full = [step for step in steps if step.strategy not in AVERAGE_LESS]
-    less = [step for step in steps if step.strategy in AVERAGE_LESS]
-    said = []
+    full = [step for step in steps if STRATEGIES[step.strategy].averages_everything]
+    less = [step for step in steps if step not in full]
+    texts = []
     if full:
         slowest = f" (slowest: {full[-1].label}, {seconds_text(full[-1].seconds)})"
-        said.append(
+        texts.append(
             f"To average everything at every step: {full[0].label}, {seconds_text(full[0].seconds)}"
             f"{slowest if len(full) > 1 else ''}, measured."
         )
     if less:
         each = "; ".join(f"{step.label}, {seconds_text(step.seconds)}" for step in less)
-        said.append(f"To average less: {each}, measured.")
+        texts.append(f"To average less: {each}, measured.")
     if learned:
-        said.append(learned)
-    return " ".join(said)
+        texts.append(learned)
+    texts.append(f"Medians of a step, computing included, {whose}.")
+    if predicted:
+        each = ", ".join(f"{name} {seconds_text(it.step_s)}" for name, it in predicted.items())
+        texts.append(f"Not measured but predicted, without computing: {each}.")
+    return " ".join(texts)
 
 
-def _carrying(found: Forecast, rate_mbit: float) -> bool:
-    """Whether the busiest node's bytes are what an exchange takes its time for."""
+def _is_by_bytes(found: Forecast, rate_mbit: float) -> bool:
+    """Whether an exchange takes as long as the busiest node's bytes do."""
     return abs(_carried_s(found, rate_mbit) - found.exchange_s) <= NEAR * found.exchange_s
 
 
@@ -143,7 +157,7 @@ def _carried_s(found: Forecast, rate_mbit: float) -> float:
 
 
 def _why_slow(found: Forecast, rate_mbit: float) -> str:
-    if _carrying(found, rate_mbit):
+    if _is_by_bytes(found, rate_mbit):
         return f", since one node carries {bytes_text(found.busiest_bytes)}"
     if _carried_s(found, rate_mbit) > found.exchange_s:
         return ""
@@ -153,46 +167,50 @@ def _why_slow(found: Forecast, rate_mbit: float) -> str:
 
 
 def by_link(model: Fitted, model_bytes: int, workers: int) -> str:
-    """Where on the scale of links the quickest changes, as far as was fitted; empty where it does not."""
+    """At which link rates the fastest strategy changes, within the fit; empty where it does not."""
     slow, quick = model.ranges["rate_mbit"]
     rates = [rate for rate in rates_mbit() if slow / FAR <= rate <= quick * FAR]
-    asked = {one.strategy: one for one in clusters(model_bytes, slow, workers)}
-    full = [s for s in asked if s not in AVERAGE_LESS and model.knows(s)]
+    known = {
+        cluster.strategy: cluster
+        for cluster in clusters(model_bytes, slow, workers)
+        if model.knows(cluster.strategy)
+    }
+    full, _ = _by_averaging(list(known))
 
     def step_s(strategy: str, rate: float) -> float:
-        return model.forecast(dataclasses.replace(asked[strategy], rate_mbit=rate)).step_s
+        return model.forecast(dataclasses.replace(known[strategy], rate_mbit=rate)).step_s
 
     stretches = fastest(full, rates, step_s)
     if len(stretches) < 2:
         return ""
-    parts = [f"{', '.join(one.fastest)} up to {one.high:g} Mbit" for one in stretches[:-1]]
+    parts = [f"{', '.join(part.fastest)} up to {part.high:g} Mbit" for part in stretches[:-1]]
     return f"Quickest by link: {'; '.join(parts)}; then {', '.join(stretches[-1].fastest)}."
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One of N and the link changes, the other stays."""
+    """Step times as the number of workers or the link changes, and the other stays."""
 
     by: str
     """workers or mbit."""
     stretches: tuple[Stretch, ...]
-    """The quickest, of those that average everything at every step."""
+    """The fastest, of those that average everything at every step."""
     overtakings: tuple[tuple[Crossover, str], ...]
     """Of all pairs, in order; and what of it is outside of the fit."""
 
 
-def sweeps(model: Fitted, asked: Sequence[Cluster]) -> list[Sweep]:
+def sweeps(model: Fitted, clusters: Sequence[Cluster]) -> list[Sweep]:
     """By workers and by link, from clusters that differ only in their strategy."""
-    most = max(MOST_WORKERS, asked[0].workers)
+    most = max(MOST_WORKERS, clusters[0].workers)
     return [
-        _sweep(model, asked, "workers", [float(count) for count in worker_counts(most)]),
-        _sweep(model, asked, "mbit", rates_mbit()),
+        _sweep(model, clusters, "workers", [float(count) for count in worker_counts(most)]),
+        _sweep(model, clusters, "mbit", rates_mbit()),
     ]
 
 
-def _sweep(model: Fitted, asked: Sequence[Cluster], by: str, values: Sequence[float]) -> Sweep:
-    named = {one.strategy: one for one in asked}
-    whole = [name for name in named if name not in AVERAGE_LESS] or list(named)
+def _sweep(model: Fitted, clusters: Sequence[Cluster], by: str, values: Sequence[float]) -> Sweep:
+    named = {cluster.strategy: cluster for cluster in clusters}
+    full, less = _by_averaging(list(named))
 
     def at(name: str, value: float) -> Cluster:
         if by == "workers":
@@ -205,8 +223,8 @@ def _sweep(model: Fitted, asked: Sequence[Cluster], by: str, values: Sequence[fl
 
     found = [
         (crossing, model.outside(at(crossing.faster, crossing.at)))
-        for one, other in combinations(named, 2)
-        for crossing in crossovers(one, other, values, step_s)
+        for first, second in combinations(named, 2)
+        for crossing in crossovers(first, second, values, step_s)
     ]
     found.sort(key=lambda pair: pair[0].at)
-    return Sweep(by, tuple(fastest(whole, values, step_s)), tuple(found))
+    return Sweep(by, tuple(fastest(full or less, values, step_s)), tuple(found))

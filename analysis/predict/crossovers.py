@@ -1,4 +1,4 @@
-"""Where one strategy overtakes another, as workers or links change. Pure: of any function that says a step's seconds."""
+"""Where one strategy overtakes another, as workers or links change. Pure: for any StepTime function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 StepTime = Callable[[str, float], float]
 """(strategy, number of workers or rate) -> seconds."""
 TIE = 0.01
-"""Steps that differ by less are as long as each other."""
+"""Relative: step times that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,17 @@ class Stretch:
     fastest: tuple[str, ...]
 
 
-def crossovers(one: str, other: str, values: Sequence[float], step_s: StepTime) -> list[Crossover]:
+def crossovers(
+    first: str, second: str, values: Sequence[float], step_s: StepTime
+) -> list[Crossover]:
     """In the order of `values`; a tie is no overtaking."""
     found: list[Crossover] = []
     leader: str | None = None
     for value in values:
-        a, b = step_s(one, value), step_s(other, value)
+        a, b = step_s(first, value), step_s(second, value)
         if abs(a - b) <= TIE * min(a, b):
             continue
-        faster, slower = (one, other) if a < b else (other, one)
+        faster, slower = (first, second) if a < b else (second, first)
         if leader is not None and faster != leader:
             found.append(Crossover(value, faster, slower))
         leader = faster
@@ -57,7 +59,7 @@ def fastest(strategies: Sequence[str], values: Iterable[float], step_s: StepTime
 
 
 def worker_counts(most: int) -> list[int]:
-    """All small ones, then steps of a twelfth."""
+    """From 2: every number while they are small, then in steps of a twelfth."""
     counts, n = [], 2.0
     while n <= most:
         counts.append(int(n))
@@ -66,7 +68,7 @@ def worker_counts(most: int) -> list[int]:
 
 
 def rates_mbit(low: float = 1, high: float = 100_000) -> list[float]:
-    """Ten to a decade."""
+    """Ten rates per decade."""
     found, step = [], 0
     while low * 10 ** (step / 10) <= high * 1.001:
         found.append(float(f"{low * 10 ** (step / 10):.3g}"))

@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from analysis.predict import fitted
 from analysis.predict.advice import Step, advice, by_link, clusters, sweeps
 from analysis.predict.cost_model import (
     Cluster,
     Constants,
-    Observation,
     exchange_of,
-    fit,
     forecast,
     saved_s,
     shares,
 )
-from analysis.predict.fitted import Fitted, errors, fit_to, load, observe_all, save
+from analysis.predict.fitted import Fitted, load, save
+from analysis.predict.fitting import errors, fit, fit_to
+from analysis.predict.observations import Observation, observe_all
 from cluster.spec.run_folder import find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -199,9 +198,11 @@ def test_a_file_that_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
         load(tmp_path / "file")
 
 
-def test_the_model_that_comes_with_us_knows_every_strategy_and_its_error() -> None:
+def test_the_shipped_model_knows_its_error_and_strategies_that_exist() -> None:
     model = load()
-    assert all(model.knows(one.strategy) for one in clusters(10**6, 100))
+    assert set(model.constants) <= {one.strategy for one in clusters(10**6, 100)}
+    assert model.knows("local-sgd")  # by the constants of allreduce, whose messages it sends
+    assert not model.knows("single")
     assert model.errors is not None
     assert model.errors.step_median <= 0.10
     assert model.errors.bytes_median <= 0.02
@@ -281,7 +282,3 @@ def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
     assert crossing.faster == "gather-scatter"  # on quick links messages are what counts
     assert crossing.at > 100
     assert by_link.stretches[-1].fastest == ("gather-scatter",)
-
-
-def test_the_shipped_file_is_where_it_is_looked_for() -> None:
-    assert fitted.SHIPPED.exists()

@@ -14,7 +14,7 @@ import pynvml
 import pytest
 
 from analysis.network_report import main as write_report
-from analysis.predict.fitted import observe_all
+from analysis.predict.observations import observe_all
 from analysis.summary import gpu_use
 from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise

@@ -10,9 +10,10 @@ import pandas as pd
 
 from analysis.predict import fitted
 from analysis.predict.advice import advice, by_link, clusters, sweeps
-from analysis.predict.cost_model import Cluster, Observation
+from analysis.predict.cost_model import Cluster
 from analysis.predict.crossovers import worker_counts
 from analysis.predict.fitted import Fitted
+from analysis.predict.observations import Observation, observe_all
 from analysis.report.context import Report
 from analysis.report.figures import (
     axis,
@@ -114,7 +115,7 @@ def section(report: Report) -> Section | None:
         body += [Heading("Crossovers"), *_crossover_tables(crossings)]
         tables["crossovers"] = pd.DataFrame(crossings)
     folders = [report.runs.folders[number] for number in report.runs.completed.index]
-    observations = [run for run in fitted.observe_all(folders) if run.cluster.rate_mbit]
+    observations = [run for run in observe_all(folders) if run.cluster.rate_mbit]
     checked = _checked(model, observations)
     if checked:
         body += [Heading("Predicted and measured steps of these runs"), *texts(_errors(checked))]
