@@ -11,28 +11,27 @@ from fractions import Fraction
 from itertools import groupby
 from operator import attrgetter
 
-from cluster.spec.message_schedules import Message, Messages, Setting, each_message
+from analysis.theory.predicted_bytes import ByRank
+from cluster.spec.message_schedules import Amount, Message, Messages, Setting, each_message
 from cluster.spec.strategies import facts_of
 
 
-def path_bytes(messages: Messages) -> Fraction:
+def path_bytes(messages: Messages) -> Amount:
     """Bytes that pass one link after the other before the round has ended."""
     if any(flow.pipelined for flow in messages):
         return busiest_bytes(messages)
     if _never_waits(messages):
-        return max((flow.pair_bytes for flow in messages), default=Fraction(0))
+        return max((flow.pair_bytes for flow in messages), default=0)
     return _last_arrival(each_message(messages))
 
 
-def busiest_bytes(messages: Messages) -> Fraction:
-    """Sent or received in a round, of the rank with most."""
-    sent: dict[int, Fraction] = {}
-    received: dict[int, Fraction] = {}
-    for flow in messages:
-        for carried, ranks in ((sent, flow.sources), (received, flow.destinations)):
-            for rank in ranks:
-                carried[rank] = carried.get(rank, 0) + flow.pair_bytes
-    return max((*sent.values(), *received.values()), default=Fraction(0))
+def busiest_bytes(messages: Messages) -> Amount:
+    """Sent or received in a round, by the rank with most."""
+    if not messages:
+        return 0
+    nodes = 1 + max(max(*flow.sources, *flow.destinations) for flow in messages)
+    found = ByRank.of(messages, nodes)
+    return Fraction(max(*found.sent, *found.received), found.parts)
 
 
 def _never_waits(messages: Messages) -> bool:
@@ -43,21 +42,21 @@ def _never_waits(messages: Messages) -> bool:
     )
 
 
-def _last_arrival(each: Sequence[Message]) -> Fraction:
-    leaving: dict[tuple[int, tuple[int, ...]], Fraction] = {}
-    arriving: dict[tuple[int, int], Fraction] = {}
+def _last_arrival(each: Sequence[Message]) -> Amount:
+    leaving: dict[tuple[int, tuple[int, ...]], Amount] = {}
+    arriving: dict[tuple[int, int], Amount] = {}
     for message in each:
         together, now = (message.source, message.waits_for), (message.destination, message.step)
         leaving[together] = leaving.get(together, 0) + message.bytes
         arriving[now] = arriving.get(now, 0) + message.bytes
-    arrivals: list[Fraction] = []
-    received: dict[int, Fraction] = {}
+    arrivals: list[Amount] = []
+    received: dict[int, Amount] = {}
     for step, group in groupby(each, attrgetter("step")):
         messages = list(group)
         for message in messages:
-            begin = max((arrivals[place] for place in message.waits_for), default=Fraction(0))
+            begin = max((arrivals[place] for place in message.waits_for), default=0)
             sent = begin + leaving[message.source, message.waits_for]
-            earlier = received.get(message.destination, Fraction(0))
+            earlier = received.get(message.destination, 0)
             arrivals.append(max(sent, earlier + arriving[message.destination, step]))
         for message, arrival in zip(messages, arrivals[-len(messages) :], strict=True):
             received[message.destination] = max(arrival, received.get(message.destination, arrival))

@@ -7,9 +7,8 @@ it receives.
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 
-from cluster.spec.message_schedules import Setting
+from cluster.spec.message_schedules import Amount, Setting
 from cluster.spec.schedules import period
 from cluster.spec.strategies import facts_of, messages
 
@@ -19,7 +18,7 @@ Matrix = list[list[float]]
 def matrix(strategy: str, setting: Setting, rounds: int = 1) -> Matrix:
     """Mean over rounds 0 to rounds-1, by rank; a server is the last."""
     repeats = _period(setting) or rounds
-    counted: dict[tuple[Fraction, int], Counter[tuple[int, int]]] = {}
+    counted: dict[tuple[Amount, int], Counter[tuple[int, int]]] = {}
     for index in range(min(rounds, repeats)):
         times = (rounds - 1 - index) // repeats + 1
         for flow in messages(strategy, index, setting):

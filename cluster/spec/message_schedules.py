@@ -88,19 +88,23 @@ class Setting:
         return groups(index, self.workers, self.passes, schedule, self.seed)
 
 
+Amount = int | Fraction
+"""Bytes, exactly: a piece of a ring need not be whole."""
+
+
 @dataclass(frozen=True)
 class Flow:
     """Equal messages: at steps step, step+1, ..., `count` times, sources[i] sends to destinations[i]."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
-    message_bytes: Fraction
+    message_bytes: Amount
     step: int = 0
     count: int = 1
     pipelined: bool = False
 
     @property
-    def pair_bytes(self) -> Fraction:
+    def pair_bytes(self) -> Amount:
         """From each source to its destination, in all steps together."""
         return self.count * self.message_bytes
 
@@ -118,7 +122,7 @@ class Message(NamedTuple):
 
     source: int
     destination: int
-    bytes: Fraction
+    bytes: Amount
     step: int
     pipelined: bool
     waits_for: tuple[int, ...]
@@ -167,7 +171,7 @@ def _by_size(groups: Iterable[Sequence[int]]) -> dict[int, list[Sequence[int]]]:
 
 
 def _round_the_ring(
-    groups: Sequence[Sequence[int]], message_bytes: Fraction, count: int, shift: int
+    groups: Sequence[Sequence[int]], message_bytes: Amount, count: int, shift: int
 ) -> Flow:
     neighbours = ((*members[shift:], *members[:shift]) for members in groups)
     sources = tuple(chain.from_iterable(groups))
@@ -177,10 +181,10 @@ def _round_the_ring(
 def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     if not leaves:
         return ()
-    size, ends, middle = Fraction(message_bytes), tuple(leaves), (centre,) * len(leaves)
+    ends, middle = tuple(leaves), (centre,) * len(leaves)
     return (
-        Flow(ends, middle, size, step=0, pipelined=True),
-        Flow(middle, ends, size, step=1, pipelined=True),
+        Flow(ends, middle, message_bytes, step=0, pipelined=True),
+        Flow(middle, ends, message_bytes, step=1, pipelined=True),
     )
 
 
@@ -196,14 +200,14 @@ def _levels(places: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...
 
 def _up_the_tree(places: Sequence[int], message_bytes: int) -> Messages:
     return tuple(
-        Flow(children, parents, Fraction(message_bytes), step)
+        Flow(children, parents, message_bytes, step)
         for step, (children, parents) in enumerate(_levels(places))
     )
 
 
 def _down_the_tree(places: Sequence[int], message_bytes: int, first_step: int) -> Messages:
     return tuple(
-        Flow(parents, children, Fraction(message_bytes), first_step + step)
+        Flow(parents, children, message_bytes, first_step + step)
         for step, (children, parents) in enumerate(reversed(_levels(places)))
     )
 
@@ -229,8 +233,7 @@ def all_gather(_index: int, setting: Setting) -> Messages:
     """Everyone's M goes round the ring, chunk by chunk: N-1 messages of M."""
     if setting.workers == 1:
         return ()
-    size = Fraction(setting.exchanged_bytes)
-    flow = _round_the_ring([setting.ring], size, setting.workers - 1, 1)
+    flow = _round_the_ring([setting.ring], setting.exchanged_bytes, setting.workers - 1, 1)
     return (replace(flow, pipelined=True),)
 
 
@@ -265,7 +268,7 @@ def groups_of_neighbours(index: int, setting: Setting) -> Messages:
     flows = _rings(larger, setting.exchanged_bytes, 1 if to_next else -1)
     if not pairs:
         return tuple(flows)
-    return (*flows, _round_the_ring(pairs, Fraction(setting.exchanged_bytes), 1, 1))
+    return (*flows, _round_the_ring(pairs, setting.exchanged_bytes, 1, 1))
 
 
 def broadcast_of_buffers(setting: Setting, first_step: int) -> Messages:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 
 import pytest
 
 from analysis.theory.critical_path import path_bytes
 from cluster.spec.message_schedules import (
+    Amount,
     Flow,
     Message,
     Messages,
@@ -106,13 +106,13 @@ def test_a_root_waits_for_all_its_leaves_and_buffers_for_the_exchange() -> None:
     assert all(m.waits_for == tuple(gathered) for m in sent)
 
 
-def arrivals(each: list[Message]) -> Fraction:
+def arrivals(each: list[Message]) -> Amount:
     """The end of a round in which a message takes its bytes' time, however many share a link."""
-    ends: list[Fraction] = []
+    ends: list[Amount] = []
     for message in each:
-        begin = max((ends[at] for at in message.waits_for), default=Fraction(0))
+        begin = max((ends[at] for at in message.waits_for), default=0)
         ends.append(begin + message.bytes)
-    return max(ends, default=Fraction(0))
+    return max(ends, default=0)
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -126,7 +126,7 @@ def test_no_round_is_shorter_than_its_longest_chain_of_messages(
 
 
 def test_a_star_that_is_not_pipelined_gathers_before_it_scatters() -> None:
-    up = Flow((1, 2, 3), (0, 0, 0), Fraction(SIZE))
-    down = Flow((0, 0, 0), (1, 2, 3), Fraction(SIZE), step=1)
+    up = Flow((1, 2, 3), (0, 0, 0), SIZE)
+    down = Flow((0, 0, 0), (1, 2, 3), SIZE, step=1)
     assert path_bytes((up, down)) == 6 * SIZE
     assert path_bytes(facts_of("gather-scatter").messages(0, setting("allreduce", 4))) == 3 * SIZE
