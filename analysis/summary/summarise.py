@@ -1,6 +1,6 @@
 """A run folder -> its summary. Standard library only: the command line uses it.
 
-python -m analysis.summary RUN_FOLDER      for a run that nobody watched; see analysis/summary/command.py
+python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (command.py)
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def summarise(
     )
 
 
-def _own_accuracies(run: RecordedRun) -> list[float | None] | None:
+def _own_accuracies(run: RecordedRun) -> list[float] | None:
     results = [log.first(Result) for log in run.workers]
-    found = [result.own_accuracy for result in results if result and result.accuracy is not None]
+    scored = [result for result in results if result and result.accuracy is not None]
+    found = [result.own_accuracy for result in scored if result.own_accuracy is not None]
     return found if len(found) == len(results) else None
 
 

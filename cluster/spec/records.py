@@ -1,4 +1,4 @@
-"""Counters of interfaces and GPUs, and the rows of samples.csv and gpu_samples.csv. Standard library only."""
+"""Counters of interfaces and GPUs: the rows of samples.csv and gpu_samples.csv."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PHASES = ("setup", "train", "evaluate", "finish")
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Cumulative counters of a node's interfaces (or, after a subtraction, of a span of time)."""
+    """Counters of a node's interfaces: cumulative, or of a span of time after a subtraction."""
 
     sent_bytes: int = 0
     """Bytes sent, headers included."""
@@ -117,7 +117,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The driver's reading of one GPU; None, an empty cell, is what it does not tell. Bytes are cumulative."""
+    """The driver's reading of a GPU; None is what it does not tell. Bytes are cumulative."""
 
     utilisation_percent: int | None = None
     """Share of the last 1/6 s to 1 s in which a kernel ran, percent."""

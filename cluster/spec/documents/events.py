@@ -1,4 +1,4 @@
-"""What a node writes to events/node<k>.jsonl: a class for each kind of event, a line for each event."""
+"""What a node writes to events/node<k>.jsonl, a line for each event: a class for each kind."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Boundary(Event):
     sent_segments: Count | None = None
     """TCP segments with data, without retransmissions."""
     connections: list[ConnectionBytes] | None = None
-    """Every open TCP connection: [local, remote, sent_bytes, received_bytes]; null on an old kernel."""
+    """Every open TCP connection; null on an old kernel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ class Epoch(Event):
     loss: float | None = None
     """Mean loss on the test samples."""
     consensus_distance: Amount | None = None
-    """Root mean square distance of the workers' models from their average, over the average's norm."""
+    """Root mean square distance of the workers' models from their average, over its norm."""
 
 
 @dataclass(frozen=True, kw_only=True)

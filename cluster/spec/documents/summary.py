@@ -27,7 +27,7 @@ class CurvePoint(Document):
     seconds: Amount | None = None
     """Seconds of training until then, without evaluation."""
     consensus_distance: Amount | None = None
-    """How far the workers' models are from their average (0: all equal)."""
+    """Distance of the workers' models from their average, as in the event `epoch`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,10 +328,10 @@ class Summary(Document):
     """Final accuracy of the average of all workers' models, 0 to 1."""
     loss: float | None = None
     """Its mean loss on the test samples; null where it is not finite."""
-    accuracy_by_worker: list[Share | None] | None = None
+    accuracy_by_worker: list[Share] | None = None
     """Final accuracy of every worker's own model, by rank."""
     consensus_distance: Amount | None = None
-    """How far the workers' models are from their average (0: all equal)."""
+    """Final distance of the workers' models from their average, as in the event `epoch`."""
     curve: list[CurvePoint] = field(default_factory=list)
     """Score by epoch."""
     bytes: Bytes | None = None
