@@ -25,7 +25,8 @@ from analysis.report.figures import present
 from analysis.report.page import Section, render
 from analysis.report.print_tables import print_tables
 from analysis.report.sections import SECTIONS
-from analysis.tables.load import OPTIONS, load_runs
+from analysis.tables.columns import OPTIONS
+from analysis.tables.load import load_runs
 from cluster.spec.command_line import Parser, run
 from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 

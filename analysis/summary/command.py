@@ -1,7 +1,9 @@
-"""python -m analysis.summary RUN_FOLDER: make the summary of a run that nobody watched, print its row.
+"""python -m analysis.summary RUN_FOLDER: make the summary of a run that nobody watched, print its
+row.
 
-For a run on several hosts (docs/several-hosts.md), whose events have been copied to one folder. There
-is no collector, so only the workers' own counters are in it. Standard library only: any Python will do.
+For a run on several hosts (docs/several-hosts.md), whose events have been copied to one folder.
+There is no collector, so only the workers' own counters are in it. Standard library only: any
+Python will do.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class Unready(Exception):
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         prog="python -m analysis.summary",
-        description="Write summary.json of a run whose events/ are complete, and print its row of the table.",
+        description="Write summary.json of a run whose events/ are complete, print its row.",
     )
     parser.add_argument("folder", metavar="RUN_FOLDER", type=Path)
     try:
@@ -73,7 +75,7 @@ def read_log(folder: RunFolder, rank: int) -> NodeLog:
 
 
 def find_error(logs: list[NodeLog]) -> str | None:
-    """A node without an end is the cause, since the others then fail, too; else the first failure."""
+    """A node without an end is the cause: the others then fail, too. Else the first failure."""
     failures = {rank: failure for rank, log in enumerate(logs) if (failure := log.first(Failure))}
     for rank, log in enumerate(logs):
         if rank not in failures and not isinstance(log.events[-1], End):

@@ -1,14 +1,15 @@
 """Training traffic apart from a launcher's control traffic. Pure.
 
-Horovod's workers negotiate which tensors are ready every millisecond, on the same connections as the
-gradients. Bytes alone cannot tell the two apart, but bytes and TCP segments can: control messages
-travel in short segments, one each, gradients in full ones. With S segments and P bytes of payload in a
-phase, F bytes in a full segment and c bytes in a control message (measured while nothing is exchanged),
+Horovod's workers negotiate which tensors are ready every millisecond, on the same connections as
+the gradients. Bytes alone cannot tell the two apart, but bytes and TCP segments can: control
+messages travel in short segments, one each, gradients in full ones. With S segments and P bytes of
+payload in a phase, F bytes in a full segment and c bytes in a control message (measured while
+nothing is exchanged),
 
     S = K + (P - c K) / F      so      K = (S - P/F) / (1 - c/F)
 
-is the number of control messages, and P - c K are gradients. A message of gradients ends in a segment
-that is not full, which counts as control traffic in part: at most c bytes for each.
+is the number of control messages, and P - c K are gradients. A message of gradients ends in a
+segment that is not full, which counts as control traffic in part: at most c bytes for each.
 """
 
 from __future__ import annotations

@@ -45,9 +45,11 @@ def retransmitted(log: NodeLog, phase: str) -> int | None:
 
 
 def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:
-    """Of each source's readings of each node: the last before `start`, the first after `end`, all between.
+    """Of each source's readings of each node: the last before `start`, the first after `end`, all
+    between.
 
-    A launcher has control traffic on the same interfaces before its workers begin and after they end.
+    A launcher has control traffic on the same interfaces before its workers begin and after they
+    end.
     """
     first: dict[tuple[str, str], float] = {}
     last: dict[tuple[str, str], float] = {}
@@ -90,9 +92,9 @@ def within(samples: Sequence[Sample], spans: Iterable[tuple[float, float]]) -> C
 def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
     """Sum of the cumulative counters, sent plus received, over all readings once an interval.
 
-    Not a number of bytes: the metric that some published tables call network activity. It grows with
-    the square of the time and counts each byte again at every later reading. Zero is each counter's
-    first reading, as the published clusters counted from their containers' start.
+    Not a number of bytes: the metric that some published tables call network activity. It grows
+    with the square of the time and counts each byte again at every later reading. Zero is each
+    counter's first reading, as the published clusters counted from their containers' start.
     """
     series: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:

@@ -1,4 +1,4 @@
-"""The use of GPUs in training: from gpu_samples.csv to one entry per GPU. Pure, standard library only."""
+"""The use of GPUs in training: from gpu_samples.csv to one entry per GPU. Pure."""
 
 from __future__ import annotations
 

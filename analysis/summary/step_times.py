@@ -1,15 +1,16 @@
 """Durations of the steps of each node, and who waited for whom. Standard library only.
 
 All nodes share the host's clock, so that their steps can be compared. A node arrives at a round's
-exchange when it has computed; until the last of its group arrives nothing can be averaged, and it waits
-for that last node. The rest of the exchange is moving bytes:
+exchange when it has computed; until the last of its group arrives nothing can be averaged, and it
+waits for that last node. The rest of the exchange is moving bytes:
 
     step  =  computing  +  waiting for the last to arrive  +  moving bytes
 
-Steps are periodic. With local steps only every H-th has an exchange, and in `pairwise` a node may meet
-a slow one in every other round, so that half of its steps are short and half are long: a median of those
-would be either, by chance. So steps are averaged over a period first (a moving mean), and the median is
-taken of that. Where all steps are alike the period is one step, and the median is the plain one.
+Steps are periodic. With local steps only every H-th has an exchange, and in `pairwise` a node may
+meet a slow one in every other round, so that half of its steps are short and half are long: a
+median of those would be either, by chance. So steps are averaged over a period first (a moving
+mean), and the median is taken of that. Where all steps are alike the period is one step, and the
+median is the plain one.
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ def waits(experiment: Experiment, steps: Sequence[Steps]) -> list[list[Wait]]:
 def _arrival(step: Step) -> float:
     """When a node was ready to exchange.
 
-    Where gradients are averaged, the update that follows is part of compute_s, so this is a little late
-    and a wait may look longer than it was: never longer than the node's own exchange.
+    Where gradients are averaged, the update that follows is part of compute_s, so this is a little
+    late and a wait may look longer than it was: never longer than the node's own exchange.
     """
     return step.t - step.step_s + step.data_s + (step.compute_s or 0.0)
 

@@ -62,7 +62,7 @@ def _own_accuracies(run: RecordedRun) -> list[float] | None:
 
 
 def _curve(run: RecordedRun) -> list[CurvePoint]:
-    """Every epoch that all nodes have ended: its score, bytes sent and seconds of training so far."""
+    """Epochs that all nodes have ended: score, bytes sent and seconds of training so far."""
     spans = [log.spans("train") for log in run.logs]
     seconds_by_epoch = run.logs[0].seconds("train")
     points = []

@@ -1,4 +1,4 @@
-"""The bytes of a run: by phase and node, per step beside the prediction, by pair, by counter. Pure."""
+"""The bytes of a run: by phase and node, per step and predicted, by pair, by counter. Pure."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def per_step(run: RecordedRun) -> PerStep:
 def matrix(run: RecordedRun) -> TrafficMatrix | None:
     """None where connections were not counted, and where nothing is exchanged.
 
-    On a slow link the interfaces count more than the pairs: of what is sent again, the link's own queue
-    drops a part before it is counted as such.
+    On a slow link the interfaces count more than the pairs: of what is sent again, the link's own
+    queue drops a part before it is counted as such.
     """
     epochs, hello = run.finished_epochs, run.hello
     control = [None if control is None else control.train_bytes for control in run.control]
@@ -145,9 +145,9 @@ def matrix(run: RecordedRun) -> TrafficMatrix | None:
 def by_counter(run: RecordedRun) -> CounterBytes:
     """Bytes sent in training, by source; unknown for the collector's where a run did not end.
 
-    The collector does not know phases: its sources give the traffic of the whole run, from which the
-    bytes that workers booked to other phases are taken. So every byte on which two sources disagree, in
-    whatever phase, is charged to training.
+    The collector does not know phases: its sources give the traffic of the whole run, from which
+    the bytes that workers booked to other phases are taken. So every byte on which two sources
+    disagree, in whatever phase, is charged to training.
     """
     booked = {phase: total(node[phase] for node in run.phases) for phase in PHASES}
     train = booked["train"].sent_bytes

@@ -1,10 +1,10 @@
 """The measured traffic matrix: bytes from node i to node j in training. Pure.
 
 At every phase boundary a node records what each of its TCP connections has carried
-(workloads/counters/connections.py), with the addresses of both ends. The connection LOCAL -> REMOTE of
-one node is REMOTE -> LOCAL of another: so the two ends find each other, and each pair of nodes is
-counted twice, by the sender and by the receiver. Counted is payload, a library's framing included,
-packet headers not, each byte once however often TCP sent it.
+(workloads/counters/connections.py), with the addresses of both ends. The connection LOCAL -> REMOTE
+of one node is REMOTE -> LOCAL of another: so the two ends find each other, and each pair of nodes
+is counted twice, by the sender and by the receiver. Counted is payload, a library's framing
+included, packet headers not, each byte once however often TCP sent it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def measure(
 ) -> Measured | None:
     """Of the first epochs of a run; None where a node did not, or could not, count connections.
 
-    `control` is each node's control traffic in bytes: it went to whom it goes while nothing is exchanged.
+    `control` is each node's control traffic in bytes: it went to whom it goes while nothing is
+    exchanged.
     """
     boundaries = [boundary for log in logs for boundary in log.all(Boundary)]
     if not epochs or any(boundary.connections is None for boundary in boundaries):

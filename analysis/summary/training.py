@@ -70,21 +70,16 @@ def _epoch(experiment: Experiment, epoch: int, by_worker: Sequence[Sequence[Step
         epoch=epoch,
         train_loss=round(fmean(losses), 6) if losses else None,
         train_accuracy=round(fmean(correct) / experiment.batch_size, 6) if is_scored else None,
-        seconds=_seconds([[step.step_s for step in each] for each in by_worker]),
-        data_s=_seconds([[step.data_s for step in each] for each in by_worker]),
-        compute_s=_seconds([[step.compute_s for step in each] for each in by_worker]),
-        exposed_communication_s=_seconds(
-            [[step.exchange_s for step in each] for each in by_worker]
-        ),
+        seconds=_seconds(by_worker, "step_s"),
+        data_s=_seconds(by_worker, "data_s"),
+        compute_s=_seconds(by_worker, "compute_s"),
+        exposed_communication_s=_seconds(by_worker, "exchange_s"),
     )
 
 
-def _seconds(by_worker: Sequence[Sequence[float | None]]) -> float | None:
+def _seconds(by_worker: Sequence[Sequence[Step]], name: str) -> float | None:
     """Sum over a worker's steps, mean over workers; None where a step does not know."""
-    sums = []
-    for seconds in by_worker:
-        known = [value for value in seconds if value is not None]
-        if len(known) < len(seconds):
-            return None
-        sums.append(sum(known))
-    return round(fmean(sums), 6)
+    seconds = [[getattr(step, name) for step in steps] for steps in by_worker]
+    if any(None in of_worker for of_worker in seconds):
+        return None
+    return round(fmean(sum(of_worker) for of_worker in seconds), 6)

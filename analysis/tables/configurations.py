@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.tables.columns import OPTIONS
 from analysis.tables.labels import differing, labels, several_sizes
-from analysis.tables.load import OPTIONS, Runs
+from analysis.tables.load import Runs
 
 SAME = (
     *("strategy", "workers", "passes", "schedule", "engine", "dataset"),
@@ -38,7 +39,8 @@ class Configuration:
 def find_configurations(runs: Runs) -> list[Configuration]:
     """Of the completed runs, in the order of their first.
 
-    Labels say what tells a configuration from the others of its task, and then the model, or the whole task.
+    Labels say what tells a configuration from the others of its task, and then the model, or the
+    whole task.
     """
     groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
     found = [

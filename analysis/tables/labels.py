@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables.load import OPTIONS
+from analysis.tables.columns import OPTIONS
 from cluster.observe.units import option_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
@@ -89,7 +89,7 @@ def scored_on(runs: pd.DataFrame) -> str:
 def labels(
     runs: Sequence[pd.Series[Any]], options: Sequence[str], *, with_workers: bool = True
 ) -> list[str]:
-    """What was run, in words; a option as it usually is goes without saying, unless that would make two alike."""
+    """What was run, in words; defaults are left out unless that would make two labels equal."""
     short, full = (
         [label(run, options, with_workers=with_workers, defaults=defaults) for run in runs]
         for defaults in (False, True)
@@ -103,7 +103,7 @@ def labels(
 
 
 def _is_usual(run: pd.Series[Any], option: str) -> bool:
-    """As it is unless asked for; a quantity is always said, since nobody knows the usual one by heart."""
+    """Whether an option has its default. Quantities are always named: few know their defaults."""
     if option in QUANTITIES:
         return False
     strategy = str(run["strategy"])
@@ -120,7 +120,7 @@ def _words(option: str, value: Any) -> str:
 def label(
     run: pd.Series[Any], options: Sequence[str], *, with_workers: bool = True, defaults: bool = True
 ) -> str:
-    """All of these options, or those that are not as usual; a run that cannot be read has only its name."""
+    """These options, with or without defaults; a run that cannot be read has only its name."""
     if pd.isna(run["strategy"]):
         return str(run["run"])
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"

@@ -22,8 +22,8 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
     options = differing([summary.spec for summary in summaries])
     extras = find_extras(summaries)
     table = Table(
-        title="per worker: payload sent in a step, measured and predicted; sent in all: bytes of all"
-        " nodes in training, over the number of workers"
+        title="per worker: payload sent in a step, measured and predicted; sent in all: bytes of"
+        " all nodes in training, over the number of workers"
         + "".join(f"; {name}: {EXTRAS[name].meaning}" for name in extras if EXTRAS[name].meaning),
         title_justify="left",
         box=None,

@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 
 from analysis.network_report import main
-from analysis.tables.load import OPTIONS, load_runs
+from analysis.tables.columns import OPTIONS
+from analysis.tables.load import load_runs
 from cluster.spec.documents import schema1
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, find_runs, write_json

@@ -215,7 +215,7 @@ def test_a_node_read_once_has_no_traffic_and_no_samples_no_sources() -> None:
 
 
 def test_activity_sums_what_had_passed_by_at_every_reading() -> None:
-    """By hand: since the first reading 0, 10, 30, 60 passed each way on node0, 0, 1, 2, 3 on node1."""
+    """Since the first reading 0, 10, 30, 60 passed each way on node0, 0, 1, 2, 3 on node1."""
     readings = [
         *samples("docker", "node0", [(0, 100), (1, 110), (2, 130), (3, 160)]),
         *samples("docker", "node1", [(0, 5), (1, 6), (2, 7), (3, 8)]),

@@ -112,7 +112,7 @@ def test_loopback_is_another_on_every_host(networks: tuple[str, str], sent: dict
 
 
 def test_control_traffic_goes_where_it_goes_while_idle() -> None:
-    """Of node 0's 200 bytes of control traffic a quarter goes to node 1 while nothing is exchanged."""
+    """Of node 0's 200 bytes of control traffic a quarter goes to node 1 while it is idle."""
     D = "10.0.0.1:1004"
 
     def logged(*rows: Row) -> NodeLog:

@@ -78,7 +78,7 @@ Inter-|   Receive                                                |  Transmit
     lo: 1234567    8901    0    0    0     0          0         0  1234567    8901    0    0    0     0       0          0
   eth0: 98765432   65432    1    2    3     4          5         6 12345678   23456    7    8    9    10      11         12
 node12:4294967297 3000000000    0    0    0     0          0         0 18446744073709551615 5    0    0    0     0       0          0
-"""
+"""  # noqa: E501
 
 
 def test_a_recorded_net_dev_is_read_in_the_right_columns() -> None:

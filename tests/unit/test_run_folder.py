@@ -193,7 +193,7 @@ def test_two_sessions_that_begin_at_once_have_folders_of_their_own(tmp_path: Pat
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two sessions with three runs, one of which has no summary and one no spec; and a bystander."""
+    """Two sessions with three runs, one without a summary, one without a spec; a bystander."""
     for session, run, file in [
         ("20260102-000000-0000", "001-b-s1", "summary.json"),
         ("20260101-000000-ffff", "002-a-s2", "spec.json"),

@@ -44,7 +44,7 @@ def test_a_node_never_waits_longer_than_its_own_exchange_took() -> None:
 
 
 def test_in_pairwise_only_a_partner_of_the_round_is_waited_for() -> None:
-    """Round 0 is (0 1) (2 3): node 3 is late for node 2 alone. Round 1 is (0 3) (1 2): now for node 0."""
+    """Round 0 is (0 1) (2 3): node 3 is late for node 2. Round 1 is (0 3) (1 2): for node 0."""
     quick, slow = course([0, 2], [1, 3]), course([0, 8], [7, 9])
     by_rank = waits(PAIRS, [quick, quick, course([0, 8], [1, 9]), slow])
     first, second = ([one[index] for one in by_rank] for index in (0, 1))

@@ -101,7 +101,7 @@ def step(t: float, step_s: float) -> Step:
 
 
 def readings(source: str, shares: Sequence[float], more: int = 0) -> list[Sample]:
-    """At 100, 105 and 111 s these shares of all traffic had gone by; at the end `more` bytes too."""
+    """At 100, 105, 111 s these shares of all traffic had gone by; in the end `more` bytes, too."""
     found = []
     for t, share in zip((100.0, 105.0, 111.0), shares, strict=True):
         for rank in range(2):
@@ -262,7 +262,7 @@ def test_the_curve_ends_at_the_train_phase_s_bytes_and_seconds(summary: Summary)
 def test_seconds_are_of_the_whole_run_of_training_and_medians_of_settled_steps(
     summary: Summary,
 ) -> None:
-    """Settled are all steps but each worker's first: 0.1 to 0.6 s, of which 0.35 s is the median."""
+    """Settled are all steps but each worker's first: 0.1 to 0.6 s, median 0.35 s."""
     assert summary.seconds is not None
     assert dataclasses.replace(summary.seconds, by_node=[]) == Seconds(
         total_s=11.0,
@@ -440,7 +440,7 @@ def test_sources_are_not_compared_where_a_node_did_not_reach_its_end(whole: RunF
 
 
 def test_steps_of_an_epoch_that_did_not_end_do_not_thin_out_its_bytes(folder: RunFolder) -> None:
-    """Killed after step 3: the bytes of two steps are booked, so two steps they must be shared by."""
+    """Killed after step 3: the bytes of two steps are booked, and divided by two."""
     for rank in range(2):
         events = node_events(rank)
         third = [i for i, e in enumerate(events) if isinstance(e, Step)][2]

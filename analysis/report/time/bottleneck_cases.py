@@ -12,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.tables.columns import OPTIONS
 from analysis.tables.labels import differing, labels
-from analysis.tables.load import OPTIONS, Runs
+from analysis.tables.load import Runs
 from cluster.spec.links import parse_cores, parse_links
 
 SLOW = ("bottleneck", "straggler")

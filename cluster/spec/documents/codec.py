@@ -1,7 +1,8 @@
 """JSON by type hints: frozen dataclasses that write and read themselves. Standard library only.
 
 A field is a number, text, true or false, a list, a dictionary by text, a NamedTuple (an array in
-JSON), another dataclass, or one of these or null. A wrong value is a DocumentError that names its key.
+JSON), another dataclass, or one of these or null. A wrong value is a DocumentError that names its
+key.
 """
 
 from __future__ import annotations

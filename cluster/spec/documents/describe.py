@@ -85,7 +85,7 @@ def _keys(kind: type) -> Iterator[tuple[str, Any, str]]:
 
 
 def _docs(kind: type) -> dict[str, str]:
-    """Of an event, only its own keys: all events have those of Event, and some those of Boundary."""
+    """Key -> meaning; of an event only its own, without those of Event and Boundary."""
     ours = [each for each in kind.__mro__ if each.__module__ == kind.__module__]
     classes = [kind] if issubclass(kind, events.Event) else ours
     return {name: text for each in reversed(classes) for name, text in field_docs(each).items()}

@@ -16,7 +16,7 @@ class Environment(Document):
     command: list[str]
     """The command line that made the session, word by word."""
     engine: Options
-    """`name`, and what the engine tells of itself: its version, image, how it limits CPU and memory."""
+    """`name`, and facts of the engine: version, image, how CPU and memory are limited."""
     commit: str | None = None
     """Commit of the checkout, with `+` where files differ from it; null outside of one."""
     kernel: str | None = None

@@ -28,7 +28,7 @@ COUNTS = ("sent_drops", "sent_overlimits", "received_drops", "received_overlimit
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLink(LinkStatistics):
-    """A shaped link: its target, and what TCP measured before training. Statistics are of the run."""
+    """A shaped link: target, rates measured before training, statistics of the run."""
 
     target: str
     """Target as RATE[/DELAY[/LOSS]]."""

@@ -1,7 +1,8 @@
 """summary.json: what a run measured, beside what theory predicts.
 
-What is not known is null, and a key that is missing is null, too. Bytes are those that the interfaces
-count, headers included, unless a key says payload: bytes without 66 bytes of headers a packet.
+What is not known is null, and a key that is missing is null, too. Bytes are those that the
+interfaces count, headers included, unless a key says payload: bytes without 66 bytes of headers a
+packet.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ class CounterBytes(Document):
     largest_difference: Amount | None = None
     """Largest difference of one of them from the workers' reading, as a fraction."""
     workers_per_host: Count | None = None
-    """Workers that share a host's interfaces and are booked equal parts; null where each has its own."""
+    """Workers that share a host's interfaces, booked equal parts; null where each has its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

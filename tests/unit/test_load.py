@@ -1,0 +1,57 @@
+"""Tables of runs: what a notebook gets from `from analysis import load_runs`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis import load_runs
+from analysis.tables.columns import COLUMNS, PARTS, dtype, type_of
+from cluster.spec.documents.codec import hints
+from cluster.spec.run_folder import find_runs
+
+PROJECT = Path(__file__).resolve().parents[2]
+DATA = PROJECT / "tests" / "data"
+
+
+@pytest.mark.parametrize("name", ["runs", "session", "schema1"])
+def test_a_folder_of_runs_is_loaded_by_its_path(name: str) -> None:
+    """Of either schema."""
+    runs = load_runs(str(DATA / name))
+    assert list(runs.table["run"]) == [run.name for run in find_runs(DATA / name)]
+    assert set(runs.table["status"]) == {"completed"}
+    assert list(runs.table.columns) == list(COLUMNS)
+    assert runs.folders[1].name == runs.table.loc[1, "run"]
+
+
+def test_every_frame_has_the_keys_and_types_of_its_class() -> None:
+    runs = load_runs(DATA / "runs")
+    for name, (_, kind) in PARTS.items():
+        frame = getattr(runs, name)
+        expected = {"number": "Int64"} | {key: dtype(hint) for key, hint in hints(kind).items()}
+        assert {key: str(found) for key, found in frame.dtypes.items()} == expected, name
+
+
+def test_schema_1_has_the_same_numbers_as_schema_2() -> None:
+    old, new = load_runs(DATA / "schema1"), load_runs(DATA / "runs")
+    for _, row in old.table.iterrows():
+        (same,) = [r for _, r in new.table.iterrows() if r["run"] == row["run"]]
+        assert row.dropna().to_dict() == same.dropna().to_dict()
+
+
+def test_a_column_has_the_type_of_its_key() -> None:
+    assert dtype(type_of("per_step.ratio")) == "float64"
+    assert dtype(type_of("spec.overlap")) == "boolean"
+    assert dtype(type_of("traffic_matrix.interfaces.header_bytes")) == "Int64"
+
+
+def test_the_package_is_imported_without_pandas() -> None:
+    program = "import analysis, sys; print('pandas' in sys.modules); analysis.nothing"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert done.stdout == "False\n"
+    assert "module 'analysis' has no attribute 'nothing'" in done.stderr
