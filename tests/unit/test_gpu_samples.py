@@ -1,4 +1,4 @@
-"""GPUs through NVML's own interface: every figure that the driver has, and an empty cell for what it has not."""
+"""GPU readings through NVML's interface: all values that a driver has, and the report on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.replayed_nvml import RECORDED, ReplayedNvml
 RECORDED_RUNS = PROJECT / "tests" / "data" / "runs"
 
 
-def test_a_gpu_with_nvlink_says_everything() -> None:
+def test_a_gpu_with_nvlink_has_every_value() -> None:
     nvml = Nvml(ReplayedNvml("nvlink"))
     first, second = nvml.read(0), nvml.read(0)
     assert nvml.count() == 2
@@ -56,11 +56,11 @@ def test_a_driver_without_nvlink_or_pcie_counters_leaves_them_empty() -> None:
     assert reading.utilisation_percent == 88
 
 
-def test_a_gpu_that_is_not_there_says_nothing() -> None:
+def test_a_gpu_that_does_not_exist_has_no_value() -> None:
     assert Nvml(ReplayedNvml("nvlink")).read(7) == GpuReading()
 
 
-def test_an_error_of_any_call_costs_its_figures_and_no_more() -> None:
+def test_a_call_that_fails_leaves_only_its_own_values_empty() -> None:
     library = ReplayedNvml("nvlink")
 
     def fails(*_: Any) -> Any:
@@ -71,7 +71,7 @@ def test_an_error_of_any_call_costs_its_figures_and_no_more() -> None:
     assert Nvml(library).read(0) == GpuReading()
 
 
-def test_without_a_driver_there_is_nobody_to_ask() -> None:
+def test_without_a_driver_there_is_no_nvml() -> None:
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("there is a driver here")
     assert open_nvml() is None
@@ -83,7 +83,7 @@ def test_a_sample_survives_its_row(reading: GpuReading) -> None:
     assert GpuSample.from_row([str(cell) for cell in sample.row()]) == sample
 
 
-def test_every_rank_has_its_gpu_and_one_process_may_have_them_all() -> None:
+def test_every_rank_has_a_gpu_and_a_single_rank_may_have_all() -> None:
     assert gpus_by_node(Experiment(workers=3), [0, 1, 2]) == {}
     two = Experiment(workers=2, gpu=1)
     assert gpus_by_node(two, [4, 6]) == {"node0": [4], "node1": [6]}
@@ -92,7 +92,7 @@ def test_every_rank_has_its_gpu_and_one_process_may_have_them_all() -> None:
     assert gpus_by_node(alone, [0, 1, 2, 3]) == {"node0": [0, 1, 2, 3]}
 
 
-def test_readings_go_to_the_runs_folder_from_before_to_after(tmp_path: Path) -> None:
+def test_samples_enclose_the_run(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     nvml = Nvml(ReplayedNvml("nvlink"))
     with GpuCollector(run.gpu_samples, nvml, {"node0": [0], "node1": [1]}, 0.1):
@@ -124,8 +124,8 @@ def phases(*starts: tuple[float, str]) -> dict[str, NodeLog]:
     return {"node0": NodeLog(events)}
 
 
-def test_bytes_are_booked_to_training_once() -> None:
-    """Counters stand at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; of an interval, the time that is training counts."""
+def test_bytes_are_booked_to_the_training_phase() -> None:
+    """Counters are at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; intervals count by their training time."""
     logs = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
     (use,) = gpu_use.describe(samples_of("nvlink"), logs)
     assert use.nvlink_sent_bytes == round(
@@ -137,21 +137,21 @@ def test_bytes_are_booked_to_training_once() -> None:
     assert use.pcie_estimated is False
 
 
-def test_rates_stand_in_for_bytes_that_nobody_counts_and_say_so() -> None:
+def test_bytes_that_are_not_counted_are_estimated_from_rates() -> None:
     (use,) = gpu_use.describe(samples_of("pcie-only"), phases((100.5, "train"), (102.5, "finish")))
     assert use.pcie_estimated is True
     assert use.pcie_sent_bytes == 2 * 50_000_000
     assert use.nvlink_sent_bytes is None
 
 
-def test_a_counter_that_fell_has_begun_again() -> None:
+def test_a_counter_that_falls_has_restarted() -> None:
     readings = [GpuReading(nvlink_sent_bytes=n) for n in (900, 1000, 50, 80)]
     samples = [GpuSample(float(k), "node0", 0, one) for k, one in enumerate(readings)]
     (use,) = gpu_use.describe(samples, phases((0.0, "train"), (3.0, "finish")))
     assert use.nvlink_sent_bytes == 100 + 50 + 30
 
 
-def test_training_that_was_broken_off_lasted_until_the_nodes_last_word() -> None:
+def test_training_that_failed_lasts_until_the_last_event() -> None:
     begun = phases((100.0, "setup"), (101.0, "train"))["node0"].events
     log = NodeLog([*begun, Failure(t=103.0, message="out of memory")])
     (use,) = gpu_use.describe(samples_of("nvlink"), {"node0": log})
@@ -160,14 +160,14 @@ def test_training_that_was_broken_off_lasted_until_the_nodes_last_word() -> None
 
 @pytest.mark.parametrize("name", ["nvlink", "pcie-only"])
 @pytest.mark.parametrize("logs", [{}, phases((100.0, "setup"), (104.0, "finish"))])
-def test_without_any_training_there_is_nothing_to_book(name: str, logs: dict[str, NodeLog]) -> None:
+def test_without_training_no_bytes_are_booked(name: str, logs: dict[str, NodeLog]) -> None:
     (use,) = gpu_use.describe(samples_of(name), logs)
     assert use.utilisation_mean is None
     assert {getattr(use, counter) for counter in gpu_use.COUNTED} == {None}
 
 
 @pytest.mark.parametrize(("kind", "grown"), [("uiVal", 1_500_000_000), ("ullVal", 500_000_000)])
-def test_a_counter_of_32_bits_is_followed_over_its_turn(kind: str, grown: int) -> None:
+def test_a_32_bit_counter_is_continued_when_it_restarts(kind: str, grown: int) -> None:
     library = ReplayedNvml("nvlink")
     sent = pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
     for reading, count in zip(
@@ -182,7 +182,7 @@ def test_a_counter_of_32_bits_is_followed_over_its_turn(kind: str, grown: int) -
 
 @pytest.fixture
 def run_on_gpus(tmp_path: Path) -> RunFolder:
-    """A recorded run of three workers, as it would be on GPUs: with readings of each while it trained."""
+    """A recorded run of three workers as if on GPUs: next to nothing crossed eth0."""
     source = next(
         path.parent
         for path in sorted(RECORDED_RUNS.rglob("spec.json"))
@@ -222,23 +222,22 @@ def page_of(run: RunFolder, output: Path) -> str:
     return (output / "report.html").read_text()
 
 
-def test_the_report_shows_nvlink_and_says_what_does_not_cross_eth0(
+def test_the_report_shows_nvlink_and_compares_nothing_with_eth0(
     run_on_gpus: RunFolder, tmp_path: Path
 ) -> None:
     record(run_on_gpus, "nvlink")
     page = page_of(run_on_gpus, tmp_path / "out")
-    assert "What GPUs of one host exchange does not cross eth0" in page
-    assert "sent over NVLink" in page
+    assert 'id="gpus"' in page
+    assert "NVLink sent" in page
     assert (tmp_path / "out" / "tables" / "gpus.csv").exists()
     summary = run_on_gpus.read_summary()
     assert (summary.gpus[0].nvlink_sent_bytes or 0) > 10**8
     assert summary.per_step is not None
     assert summary.per_step.ratio is None  # theory says nothing of eth0 here
     assert "not over eth0</td>" in page
-    assert "not as theory says" not in page
 
 
-def test_what_did_not_cross_eth0_is_not_priced_by_eth0s_bytes(
+def test_an_exchange_that_did_not_cross_eth0_has_no_bytes_in_tables(
     run_on_gpus: RunFolder, tmp_path: Path
 ) -> None:
     record(run_on_gpus, "nvlink")
@@ -250,25 +249,19 @@ def test_what_did_not_cross_eth0_is_not_priced_by_eth0s_bytes(
     assert runs.curves["sent_bytes"].isna().all()
     for column in ("bytes for a point of accuracy", "sent per worker and step", "sent, all nodes"):
         assert f">{column}<" not in page
-    assert "what GPUs exchanged did not cross eth0" in page
-    assert "What it takes to reach an accuracy of" in page  # in time and epochs
+    assert (tmp_path / "out" / "tables" / "target.csv").exists()  # in time and epochs
     assert 'id="accuracy-against-bytes"' not in page
 
 
-def test_who_sends_to_whom_is_not_told_from_eth0_where_it_was_not_crossed(
+def test_an_exchange_that_did_not_cross_eth0_has_no_traffic_matrix(
     run_on_gpus: RunFolder, tmp_path: Path
 ) -> None:
-    who = page_of(run_on_gpus, tmp_path / "out").partition('id="who"')[2].partition("</section>")[0]
-    assert "since eth0 did not see it" in who
-    assert "<figure" not in who
-    assert "<table" not in who
+    page_of(run_on_gpus, tmp_path / "out")
     assert not (tmp_path / "out" / "tables" / "nodes.csv").exists()
     assert load_runs([run_on_gpus]).table["total_sent_bytes"].isna().all()
 
 
-def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
-    run_on_gpus: RunFolder, tmp_path: Path
-) -> None:
+def test_beside_runs_on_cpus_it_has_no_bytes_either(run_on_gpus: RunFolder, tmp_path: Path) -> None:
     page_of(run_on_gpus, tmp_path / "alone")
     counted = sorted(path.parent for path in RECORDED_RUNS.rglob("spec.json"))[:6]
     folders = [run_on_gpus.path, *counted]
@@ -279,7 +272,7 @@ def test_beside_others_that_do_cross_it_it_has_no_place_on_the_scale_of_bytes(
     with (output / "tables" / "target.csv").open() as file:
         sent = {row["configuration"]: row["sent_bytes"] for row in csv.DictReader(file)}
     assert "" in sent.values()
-    assert len([one for one in sent.values() if one]) > 1
+    assert len([size for size in sent.values() if size]) > 1
 
 
 def test_the_cost_model_of_cpus_and_eth0_is_not_fitted_to_gpus(run_on_gpus: RunFolder) -> None:
@@ -290,7 +283,7 @@ def test_the_cost_model_of_cpus_and_eth0_is_not_fitted_to_gpus(run_on_gpus: RunF
         assert len(observe_all([run_on_gpus])) == observed
 
 
-def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
+def test_a_single_process_on_gpus_has_sent_0_bytes(
     run_on_gpus: RunFolder,
 ) -> None:
     summary = summarise(run_on_gpus, run_on_gpus.read_experiment(), "completed").to_json()
@@ -300,30 +293,26 @@ def test_one_process_on_gpus_that_exchanges_nothing_has_sent_nothing(
     assert load_runs([run_on_gpus]).table.loc[1, "train_sent_bytes"] == 0
 
 
-def test_the_report_of_a_gpu_without_nvlink_has_no_such_column(
-    run_on_gpus: RunFolder, tmp_path: Path
-) -> None:
+def test_a_gpu_without_nvlink_has_no_such_column(run_on_gpus: RunFolder, tmp_path: Path) -> None:
     record(run_on_gpus, "pcie-only")
     page = page_of(run_on_gpus, tmp_path / "out")
-    assert "sent over PCIe" in page
+    assert "PCIe sent" in page
     assert "estimated" in page
-    assert "sent over NVLink" not in page
+    assert "NVLink sent" not in page
 
 
-def test_where_no_driver_answered_the_report_says_that_too(
-    run_on_gpus: RunFolder, tmp_path: Path
-) -> None:
+def test_the_report_says_that_no_driver_answered(run_on_gpus: RunFolder, tmp_path: Path) -> None:
     page = page_of(run_on_gpus, tmp_path / "out")
     assert "no NVIDIA driver answered" in page
-    assert "does not cross eth0" in page
+    assert not (tmp_path / "out" / "tables" / "gpus.csv").exists()
 
 
 def test_a_run_without_gpus_has_no_such_section(run_on_gpus: RunFolder, tmp_path: Path) -> None:
     write_json(run_on_gpus.spec, json.loads(run_on_gpus.spec.read_text()) | {"gpu": 0})
-    assert "does not cross eth0" not in page_of(run_on_gpus, tmp_path / "out")
+    assert 'id="gpus"' not in page_of(run_on_gpus, tmp_path / "out")
 
 
 @pytest.mark.parametrize(("name", "readings"), [("nvlink", 5), ("pcie-only", 4)])
-def test_what_is_recorded_of_a_driver_is_what_is_replayed(name: str, readings: int) -> None:
+def test_replaying_a_recording_gives_the_same_recording(name: str, readings: int) -> None:
     recorded = json.loads((RECORDED / f"{name}.json").read_text())["gpus"]
     assert record_nvml.record(ReplayedNvml(name), readings, 0) == recorded
