@@ -1,4 +1,4 @@
-"""What must hold of every run in every engine. Shared by tests/cluster and tests/docker."""
+"""Laws of every run in every engine. Shared by tests/cluster and tests/docker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.spec.strategies import STRATEGIES
 from tests.measuring import measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "1000")
-"""Scoring all 10,000 digits takes longer than so little training."""
+"""A short run; evaluating all 10,000 digits would take longer than training."""
 MATRIX = [
     # workers, flags, expected runs
     (6, ("--strategy", "allreduce,pairwise", "--passes", "1,2,5"), 4),
@@ -24,13 +24,13 @@ MATRIX = [
     (1, ("--strategy", "parameter-server", "--model", "mnist-bn", "--buffers", "average,local"), 2),
 ]
 SOME = [MATRIX[0], MATRIX[2], MATRIX[4]]
-"""Where every run costs a start of all containers."""
+"""For engines where every cluster takes seconds to start."""
 
 ALL = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
 
 
 def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, output: Path) -> None:
-    """Payload matches theory, independent counters match each other, what is sent arrives."""
+    """Payload matches theory, independent counters agree, sent equals received."""
     measured = measure(
         "--engine", engine, "--workers", str(workers), *flags, *SMALL, "--output", str(output)
     )
@@ -46,7 +46,7 @@ def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, ou
 def large_models_agree(
     engine: str, workers: int, model: str, output: Path, *flags: str, tolerance: float = 0.02
 ) -> None:
-    """Every strategy moves a model of so many bytes as theory says, on average and at the busiest."""
+    """Every strategy sends the predicted bytes of a large model, on average and at the busiest."""
     sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(workers * 6))
     measured = measure(
         *("--engine", engine, "--workers", str(workers), "--model", model, "--strategy", ALL),
@@ -59,32 +59,31 @@ def large_models_agree(
 
 
 def sent_once(summary: dict[str, Any]) -> float:
-    """Payload that a node sent in a step, on average, but for what TCP sent again: how much that is, is chance."""
+    """Mean payload that a node sent in a step, without what TCP retransmitted, which varies."""
     per_step = summary["per_step"]
     assert per_step["retransmitted_mean_bytes"] is not None, summary["run"]
     return float(per_step["sent_mean_bytes"] - per_step["retransmitted_mean_bytes"])
 
 
 def bytes_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
-    """On average and at the busiest, but for what TCP sent again.
+    """Mean and busiest node sent the predicted bytes, without what TCP retransmitted.
 
-    A slow link's full queue drops packets, and a machine whose cores are all busy may, too: how many is chance.
+    The full queue of a slow link drops packets, and so may a busy machine: their number varies.
     """
     per_step = summary["per_step"]
-    said = f"{summary['run']}: {per_step}"
-    assert sent_once(summary) == pytest.approx(per_step["predicted_mean_bytes"], rel=tolerance), (
-        said
-    )
+    context = f"{summary['run']}: {per_step}"
+    mean = pytest.approx(per_step["predicted_mean_bytes"], rel=tolerance)
+    assert sent_once(summary) == mean, context
     busiest = per_step["sent_max_bytes"] - per_step["retransmitted_by_busiest_bytes"]
-    assert busiest == pytest.approx(per_step["predicted_max_bytes"], rel=tolerance), said
+    assert busiest == pytest.approx(per_step["predicted_max_bytes"], rel=tolerance), context
 
 
 def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
-    """Each pair of nodes carried what theory says, by the count of both.
+    """Each pair of nodes exchanged the predicted bytes, by the counters of both.
 
-    Horovod's control traffic is told apart for every node, but to whom it went is an estimate. It goes on while
-    one node reads its counts and another has not yet: then both have counted all of training, but not the same
-    control traffic.
+    Horovod's control traffic is measured by node; its destinations are an estimate. It continues
+    while one node reads its counters and another has not yet: both then count all of training, but
+    not the same control traffic.
     """
     matrix, name = summary["traffic_matrix"], summary["run"]
     assert (matrix["closed_connections"], matrix["other_destinations_bytes"]) == (0, 0), name
@@ -92,10 +91,10 @@ def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
     has_control_traffic = any(pair["control_bytes"] for pair in matrix["pairs"])
     for pair in matrix["pairs"]:
         missed = pair["sent_bytes"] - pair["control_bytes"] - pair["predicted_bytes"]
-        # Gloo answers on the way back, and barriers go to everybody; a pair may carry that and nothing else.
+        # Gloo acknowledges, and barriers reach every node: a pair may carry only these.
         near = tolerance * max(pair["predicted_bytes"], busiest / 2)
         assert abs(missed) <= near + pair["control_bytes"] / 2, (name, pair)
-        # A node reads its counts while another is still in the barrier before.
+        # A node reads its counters while another is still in the barrier before.
         near = max(pair["sent_bytes"] / 1000, 4000)
         if has_control_traffic:
             assert pair["received_bytes"] >= pair["predicted_bytes"] - near, (name, pair)
@@ -104,9 +103,9 @@ def pairs_are_as_predicted(summary: dict[str, Any], tolerance: float) -> None:
 
 
 def received_adds_up(folder: RunFolder, workers: int) -> None:
-    """What came in over a node's connections is what its interface received: both were read at one moment.
+    """A node's connections received what its interface did: both are read at the same time.
 
-    The interface has also seen what came twice, since TCP sent it again.
+    The interface also counts what TCP retransmitted.
     """
     logs = read_logs(folder, workers)
     again = sum(counters.retransmitted(log, "train") or 0 for log in logs)
@@ -117,9 +116,10 @@ def received_adds_up(folder: RunFolder, workers: int) -> None:
 
 
 def pairs_add_up(summary: dict[str, Any]) -> None:
-    """What a node sent to the others is what its interface counted as payload, but for what TCP sent again.
+    """A row of the traffic matrix is the payload of the node's interface, without retransmissions.
 
-    Of that a slow link's own queue drops a part before it is counted, so nobody knows how much to take off.
+    The queue of a slow link drops some of those before they are counted: an upper bound is
+    asserted.
     """
     matrix = summary["traffic_matrix"]
     counted = matrix["interfaces"]
@@ -130,7 +130,7 @@ def pairs_add_up(summary: dict[str, Any]) -> None:
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:
-    """3 % are for messages below a megabyte (DESIGN, section 8)."""
+    """All laws of a summary; 3 % tolerance is for messages below a megabyte (DESIGN, section 9)."""
     name = summary["run"]
     bytes_are_as_predicted(summary, tolerance)
     pairs_are_as_predicted(summary, tolerance)
@@ -166,11 +166,11 @@ RATES = {
     "400mbit": 0.01,
     "1gbit": 0.02,
 }
-"""Links and how far off they may be."""
+"""Links and their tolerated errors."""
 
 
-def links_measure_what_was_asked(engine: str, output: Path) -> None:
-    """All at once, each the link of another node."""
+def links_reach_their_targets(engine: str, output: Path) -> None:
+    """Six links of different rates at the same time, one per node."""
     bottlenecks = ",".join(f"{rank}:{text}" for rank, text in enumerate(RATES))
     sizes = ("--workers", str(len(RATES)), "--train-size", str(len(RATES)), "--batch-size", "1")
     flags = ("--epochs", "1", "--bottleneck", bottlenecks, "--passes", "1")

@@ -155,7 +155,7 @@ class SparkCluster:
 
 
 def scratch_variables(folder: str) -> dict[str, str]:
-    """Environment that keeps temporary files of the driver, and its local executors, in a folder."""
+    """Environment that keeps temporary files of the driver and its local executors in a folder."""
     given = os.environ.get("JAVA_TOOL_OPTIONS", "")
     # Without performance data, which Java always writes to /tmp.
     java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"

@@ -1,8 +1,8 @@
 """The collector of compose/gpu.yml: counters of all nodes and GPUs -> samples, while nodes run.
 
-It does not ask Docker. The nodes are in this container's process namespace, so that it finds them in
-/proc, and there the counters of each node's network; it reads GPUs through NVML. When it ends, its
-process namespace ends, and with it any process that is left of a node.
+It does not ask Docker. The nodes are in this container's process namespace, so that it finds them
+in /proc, and there the counters of each node's network; it reads GPUs through NVML. When it ends,
+its process namespace ends, and with it any process that is left of a node.
 """
 
 from __future__ import annotations

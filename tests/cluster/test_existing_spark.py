@@ -1,4 +1,4 @@
-"""A Spark cluster that somebody else started, by --spark-master: the same experiment, and every worker's bytes."""
+"""--spark-master, an existing Spark cluster: the same experiment, and every worker's bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = (
 
 
 def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
-    """What ./measure.sh says on a host beside a standalone cluster of so many workers, one slot each."""
+    """A measure on a host beside a standalone cluster of some workers, one slot each."""
     folder.mkdir(exist_ok=True)
     lab = [
         sys.executable,
@@ -47,7 +47,7 @@ def in_lab(folder: Path, workers: int, *flags: str) -> Measured:
     return Measured(answer.returncode, summaries, answer.stderr)
 
 
-def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_path: Path) -> None:
+def test_a_run_on_existing_hosts_learns_the_same_and_counts_every_worker(tmp_path: Path) -> None:
     flags = ("--workers", "3", "--strategy", "allreduce,pairwise", "--lr-rule", "none", *SMALL)
     there = in_lab(tmp_path / "lab", 3, *flags)
     assert there.code == 0, there.stderr
@@ -73,7 +73,7 @@ def test_a_run_on_hosts_of_others_learns_the_same_and_counts_every_worker(tmp_pa
 
 @pytest.fixture(scope="module")
 def too_few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """A measure that waits for another slot, which takes it time and nobody else's."""
+    """A measure that waits for a slot that never comes, started early: it takes long."""
     flags = ("--launcher", "spark", "--spark-master", "local-cluster[1,1,1024]", "--workers", "2")
     output = ("--output", str(tmp_path_factory.mktemp("too_few")))
     process = start(*flags, *SMALL, *output, prefix=("env", "GRADWIRE_SPARK_WAIT_S=20"))
@@ -84,7 +84,7 @@ def too_few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
 
 
 @pytest.mark.usefixtures("too_few")
-def test_another_version_on_the_cluster_is_named_with_ours(tmp_path: Path) -> None:
+def test_another_version_of_a_package_on_the_cluster_is_named(tmp_path: Path) -> None:
     """The cluster's Python finds the metadata of another psutil first."""
     other = tmp_path / "packages" / "psutil-5.0.0.dist-info"
     other.mkdir(parents=True)
@@ -103,7 +103,9 @@ def test_another_version_on_the_cluster_is_named_with_ours(tmp_path: Path) -> No
     assert "it must be the same" in last
 
 
-def test_fewer_slots_than_workers_is_said_with_both_numbers(too_few: subprocess.Popen[str]) -> None:
+def test_fewer_slots_than_workers_is_an_error_with_both_numbers(
+    too_few: subprocess.Popen[str],
+) -> None:
     refused = finish(too_few)
     assert refused.code == 2
     last = refused.stderr.splitlines()[-1]
@@ -114,7 +116,7 @@ def test_fewer_slots_than_workers_is_said_with_both_numbers(too_few: subprocess.
     assert re.search(said, last)
 
 
-def test_workers_that_share_a_host_share_its_bytes_and_it_is_said(tmp_path: Path) -> None:
+def test_workers_that_share_a_host_share_its_bytes_with_a_warning(tmp_path: Path) -> None:
     flags = ("--launcher", "spark", "--spark-master", "local-cluster[2,1,1024]", "--workers", "2")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -138,7 +140,8 @@ def test_workers_that_share_a_host_share_its_bytes_and_it_is_said(tmp_path: Path
         assert pair["sent_bytes"] - pair["control_bytes"] == pytest.approx(
             pair["predicted_bytes"], rel=0.1
         )
-        # Two workers send each other the same; a node reads what it sent and what it received at once.
+        # Two workers send each other the same; a node reads what it sent and what it received at
+        # once.
         assert pair["received_bytes"] == pytest.approx(
             pairs[receiver, sender]["sent_bytes"], rel=0.01
         )

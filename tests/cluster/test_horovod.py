@@ -47,7 +47,7 @@ def model(output: Path, summary: dict[str, Any]) -> torch.Tensor:
 
 
 def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> None:
-    """Twenty steps, of which the last of an epoch ends an accumulation of local-sgd early."""
+    """20 steps; the last step of an epoch ends an accumulation of local-sgd early."""
     sizes = ("--workers", "4", "--epochs", "2", "--batch-size", "16", "--train-size", "640")
     found = pairs(tmp_path, "--strategy", ALL, "--passes", "1", *sizes)
     assert len(found) == 5
@@ -63,7 +63,8 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
         assert laws.sent_once(horovod) == pytest.approx(laws.sent_once(ours), rel=0.03), name
         assert ours["control_traffic"] is None
         assert horovod["control_traffic"]["bytes_per_s"] > 0
-        # What each pair carried, by the counts of both; Horovod's talk, which was estimated, is taken off.
+        # What each pair carried, by the counts of both; Horovod's talk, which was estimated, is
+        # taken off.
         laws.pairs_are_as_predicted(ours, 0.03)
         laws.pairs_are_as_predicted(horovod, 0.05)
         laws.pairs_add_up(horovod)
@@ -84,7 +85,7 @@ def test_accumulated_gradients_divide_the_bytes_and_none_are_lost(tmp_path: Path
         )
 
 
-def test_knobs_mean_the_same(tmp_path: Path) -> None:
+def test_options_mean_the_same(tmp_path: Path) -> None:
     sizes = ("--workers", "2", "--epochs", "1", "--batch-size", "16", "--train-size", "160")
     for index, flags in enumerate(
         [

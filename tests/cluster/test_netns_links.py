@@ -1,4 +1,4 @@
-"""Real links on real namespaces: they are what they say, or nothing is trained on them."""
+"""Real links on real namespaces: they reach their targets, or nothing is trained on them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NETNS = ("--engine", "netns")
 STEP = ("--epochs", "1", "--batch-size", "10")
 
 
-def test_links_from_1_mbit_to_1_gbit_measure_what_was_asked(tmp_path: Path) -> None:
-    laws.links_measure_what_was_asked("netns", tmp_path)
+def test_links_from_1_mbit_to_1_gbit_reach_their_targets(tmp_path: Path) -> None:
+    laws.links_reach_their_targets("netns", tmp_path)
 
 
 def in_lab(text: str) -> subprocess.CompletedProcess[str]:
@@ -34,8 +34,8 @@ def in_lab(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
 
 
-def test_a_program_that_is_not_ours_measures_the_same(iperf3: None) -> None:
-    """Three links at once, which together ask little of the machine."""
+def test_iperf3_measures_the_same(iperf3: None) -> None:
+    """Three links at the same time, slow enough for the machine."""
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(in_lab, ["5mbit", "20mbit", "100mbit"]))
     for answer in answers:
@@ -48,7 +48,7 @@ def test_a_program_that_is_not_ours_measures_the_same(iperf3: None) -> None:
             assert link[f"{direction}_mbit"] == pytest.approx(theirs[direction] / 1e6, rel=0.01)
 
 
-def test_what_verifying_sent_is_not_booked_to_the_run(tmp_path: Path) -> None:
+def test_bytes_of_verifying_links_are_not_booked_to_the_run(tmp_path: Path) -> None:
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)
     measured = measure(*NETNS, *flags, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
@@ -56,7 +56,7 @@ def test_what_verifying_sent_is_not_booked_to_the_run(tmp_path: Path) -> None:
     for summary in (first, second):
         laws.summary_is_true(summary, "netns")
         assert [link["node"] for link in summary["links"]] == ["node0", "node1", "node2"]
-        # A link of 100 Mbit is looked at for 0.4 s and more, 5 MB in each direction.
+        # Verifying a link of 100 Mbit/s takes at least 0.4 s, 5 MB in each direction.
         assert summary["bytes"]["setup"]["sent_bytes"] < 100_000
     verified = [{**link, **dict.fromkeys(COUNTS)} for link in first["links"]]
     again = [{**link, **dict.fromkeys(COUNTS)} for link in second["links"]]
@@ -64,8 +64,8 @@ def test_what_verifying_sent_is_not_booked_to_the_run(tmp_path: Path) -> None:
     assert measured.stderr.count("3 links verified") == 1
 
 
-def test_a_slow_node_slows_an_all_reduce_and_its_link_says_so(tmp_path: Path) -> None:
-    """2 MB at 20 Mbit: 1.33 M each way, 1.1 s a step. The bucket's 28 kB are not worth a warning."""
+def test_a_bottleneck_slows_an_all_reduce_and_its_link_counts_overlimits(tmp_path: Path) -> None:
+    """2 MB at 20 Mbit/s: 1.33 M each way, 1.1 s per step. A burst of 28 kB needs no warning."""
     model = ("--model", "synthetic:2M:4", "--workers", "3", "--train-size", "120", *STEP)
     flags = ("--bottleneck", "none", "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path))
     measured = measure(*NETNS, *flags)
@@ -83,7 +83,7 @@ def test_a_slow_node_slows_an_all_reduce_and_its_link_says_so(tmp_path: Path) ->
     assert "warning" not in measured.stderr
 
 
-def test_a_burst_that_is_large_beside_a_message_is_warned_of_once(tmp_path: Path) -> None:
+def test_a_burst_that_is_large_for_a_message_is_warned_of_once(tmp_path: Path) -> None:
     flags = ("--workers", "2", "--train-size", "40", "--link", "10mbit", "--repeat", "2", *STEP)
     measured = measure(*NETNS, *flags, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
@@ -108,16 +108,16 @@ def test_a_straggler_computes_more_slowly_and_learns_the_same(tmp_path: Path) ->
 
 
 def computing_s(run: Path, rank: int) -> float:
-    """What a node's steps took to compute, in the mean: a limit stops it now and then."""
+    """Mean compute time of a node's steps: a CPU limit stops some of them."""
     steps = NodeLog(RunFolder(run).read_events(rank)).steps
     return fmean(step.compute_s or 0.0 for step in steps)
 
 
-# --- links that are not what was asked for -------------------------------------------------------
+# --- links that miss their targets -----------------------------------------------------------
 
 
 def with_another_tc(folder: Path, script: str, output: Path) -> Measured:
-    """A run where `tc` is this script, which finds the real one in $TC."""
+    """A run where `tc` is this script; the real one is in $TC."""
     real = shutil.which("tc", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
     folder.mkdir()
     (folder / "tc").write_text(f"#!/bin/sh\nTC={real}\n{script}\n")
@@ -128,7 +128,7 @@ def with_another_tc(folder: Path, script: str, output: Path) -> Measured:
 
 
 def nothing_was_trained(measured: Measured, output: Path) -> str:
-    """The error of the run, once all that holds for every refused link is checked."""
+    """Check what holds for every refused link; the run's error."""
     assert measured.code == 1, measured.stderr
     (summary,) = measured.summaries
     assert summary["status"] == "failed"
@@ -154,9 +154,7 @@ def test_tc_that_fails_stops_the_run_with_the_command_and_its_error(tmp_path: Pa
     [("eth0", "sent"), ("gw-ingress", "received")],
     ids=["sent", "received"],
 )
-def test_a_throttle_that_does_not_measure_what_was_asked_stops_the_run(
-    device: str, direction: str, tmp_path: Path
-) -> None:
+def test_a_link_off_its_target_stops_the_run(device: str, direction: str, tmp_path: Path) -> None:
     script = (
         f'case "$*" in *"dev {device} root handle 1: tbf"*)'
         ' set -- $(echo "$*" | sed s/20000000bit/22000000bit/);; esac\nexec $TC "$@"'
@@ -170,7 +168,7 @@ def test_a_throttle_that_does_not_measure_what_was_asked_stops_the_run(
     assert link["error"] == pytest.approx(0.1, abs=0.02)
 
 
-def test_a_throttle_that_silently_does_nothing_stops_the_run(tmp_path: Path) -> None:
+def test_a_link_that_is_silently_not_shaped_stops_the_run(tmp_path: Path) -> None:
     script = 'case "$*" in *"qdisc add dev eth0 root handle 1:"*) exit 0;; esac\nexec $TC "$@"'
     measured = with_another_tc(tmp_path / "bin", script, tmp_path / "runs")
     assert "instead of 20" in nothing_was_trained(measured, tmp_path / "runs")

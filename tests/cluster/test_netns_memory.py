@@ -53,8 +53,8 @@ def test_every_node_has_its_share_and_a_run_within_it_completes(tmp_path: Path) 
     assert groups_of(tmp_path) == []
 
 
-def test_a_node_that_needs_more_than_its_share_is_named_with_the_reason(tmp_path: Path) -> None:
-    """200 MB of parameters, and as much again for their gradients."""
+def test_a_node_that_exceeds_its_share_is_named_with_the_reason(tmp_path: Path) -> None:
+    """200 MB of parameters, and 200 MB of gradients."""
     model = ("--model", "synthetic:200M", "--batch-size", "1", "--train-size", "20")
     flags = ("--total-memory", "512m", "--epochs", "1", *model, "--output", str(tmp_path))
     measured = measure(*NETNS, *flags)
@@ -65,7 +65,7 @@ def test_a_node_that_needs_more_than_its_share_is_named_with_the_reason(tmp_path
     assert groups_of(tmp_path) == []
 
 
-def test_groups_are_removed_also_when_a_node_takes_its_time_to_end() -> None:
+def test_groups_are_removed_also_if_a_node_ends_late() -> None:
     groups = cgroups.create(f"test-{os.getpid()}", {}, {0: 2**28, 1: 2**28})
     program = "import sys; open(sys.argv[1], 'w').write('0'); print(flush=True); input()"
     command = [sys.executable, "-c", program, groups.joins[1][0]]

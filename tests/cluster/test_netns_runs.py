@@ -119,7 +119,7 @@ def test_a_single_worker_sends_nothing(tmp_path: Path) -> None:
 
 
 def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
-    """40 nodes know 1,560 neighbours; the kernel's table has 1,024 places for all."""
+    """40 nodes have 1,560 neighbours; the kernel's table has 1,024 entries."""
     flags = ("--workers", "40", "--epochs", "1", "--train-size", "800", "--batch-size", "20")
     output = ("--output", str(tmp_path))
     summary = one(measure(*NETNS, *flags, "--test-size", "100", *output))
@@ -128,7 +128,7 @@ def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
 
 
 def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
-    """In a user namespace where we are user 1000 and have no rights on the host at all."""
+    """In a user namespace as user 1000, without rights on the host."""
     prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     flags = ("--workers", "3", "--passes", "1", *laws.SMALL, "--output", str(tmp_path))
     laws.summary_is_true(one(measure(*NETNS, *flags, prefix=prefix)), "netns")
@@ -148,8 +148,8 @@ def test_workers_have_no_privileges(tmp_path: Path) -> None:
         assert fields["NoNewPrivs"] == "1"
 
 
-def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
-    """A fifth of a core: training takes five times what it costs, and learns the same."""
+def test_a_cpu_limit_slows_training_and_changes_no_result(tmp_path: Path) -> None:
+    """A fifth of a core: training takes five times its CPU time."""
     sizes = ("--workers", "1", "--strategy", "allreduce", "--epochs", "2", "--test-size", "500")
     flags = (*NETNS, *sizes, "--output", str(tmp_path))
     free, slow = one(measure(*flags)), one(measure(*flags, "--cpus", "0.2"))
@@ -158,7 +158,7 @@ def test_a_cpu_limit_is_felt(tmp_path: Path) -> None:
 
 
 def cost_of_a_step_s(spec: dict[str, Any]) -> float:
-    """Seconds of a processor, which are the same however busy the machine is."""
+    """CPU seconds, which do not depend on how busy the machine is."""
     torch.set_num_threads(1)
     model, batch = make_model(spec["model"], spec["seed"]), spec["batch_size"]
     inputs, labels = torch.rand(batch, 1, 28, 28), torch.zeros(batch).long()

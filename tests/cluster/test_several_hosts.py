@@ -1,4 +1,4 @@
-"""torchrun on several hosts, which are namespaces here: the same worker, the same bytes, the same model."""
+"""torchrun on several hosts (namespaces here): the same worker, bytes and model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def summarise(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
 
 
-def test_what_hosts_measure_by_themselves_is_what_the_wind_tunnel_measures(tmp_path: Path) -> None:
+def test_torchrun_on_several_hosts_measures_what_measure_does(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     commands = prepare(folder)
     copies = [shutil.copytree(folder, tmp_path / f"host{rank}") for rank in range(WORKERS)]

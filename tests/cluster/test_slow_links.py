@@ -1,7 +1,7 @@
-"""What one slow link does to each strategy, on real namespaces: ratios within one session.
+"""The effect of one slow link on each strategy, on real namespaces: ratios within one session.
 
-Four nodes and 4 MB; one link has 20 Mbit and the others are free, so that a message takes 1.7 s there and
-some hundredths of a second elsewhere.
+Four nodes and 4 MB; one link has 20 Mbit/s and the others no limit, so that a message takes 1.7 s
+there and some hundredths of a second elsewhere.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Runs = dict[tuple[str, str | None], RunFolder]
 
 WORKERS, SLOW, STEPS = 4, 2, 5
 FEW_STEPS = 2
-"""One after the first will do for gather-scatter: it takes 5 s with a slow root, and they hardly differ."""
+"""For gather-scatter, where a step takes 5 s with a slow root and steps hardly differ."""
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """By strategy and bottleneck."""
+    """Run folders by strategy and bottleneck."""
     output = tmp_path_factory.mktemp("runs")
     at_node = ("--bottleneck", f"{SLOW}:20mbit")
     many = ("--strategy", "allreduce,pairwise", "--bottleneck", "none", *at_node)
@@ -51,16 +51,16 @@ def seconds(folder: RunFolder) -> dict[str, Any]:
 
 
 def by_rank(folder: RunFolder, name: str) -> list[list[float]]:
-    """Of every step of every node."""
+    """A value of every step, by rank."""
     logs = read_logs(folder, WORKERS)
     return [[getattr(step, name) for step in log.steps] for log in logs]
 
 
 def pair_times(folder: RunFolder) -> list[dict[tuple[int, ...], float]]:
-    """By round but the first, what each pair's exchange took once both were there.
+    """Exchange time of each pair, by round but the first, without waiting for the partner.
 
-    The one who came last did not wait for the other: its time is the pair's. Its partner's is longer by how
-    much it had come too early, since a pair that is held up in one round is late for its next partners.
+    The node that arrives last does not wait: its time is the pair's. A pair that was delayed in one
+    round is late for its next partners.
     """
     steps = by_rank(folder, "exchange_s")
     return [
@@ -69,13 +69,13 @@ def pair_times(folder: RunFolder) -> list[dict[tuple[int, ...], float]]:
     ]
 
 
-def test_an_all_reduce_is_slowed_on_all_nodes_to_what_the_slow_link_allows(runs: Runs) -> None:
-    """How near to the bound is a matter of how busy the machine is, and for `python3 -m bench exchange` to say:
-    python3 -m bench exchange --link none --bottleneck 2:20mbit (2.4 to 5.1 % above it). Steps alternate a
-    little, so they are taken by twos.
+def test_an_all_reduce_is_slowed_on_all_nodes_to_the_bound_of_the_slow_link(runs: Runs) -> None:
+    """How near to the bound depends on the machine's load; see `python3 -m bench exchange`.
+
+    Steps alternate a little, so they are taken by twos.
     """
     slow, free = runs["allreduce", "2:20mbit"], runs["allreduce", None]
-    steps = [periodic_median(one[1:], 2) for one in by_rank(slow, "step_s")]
+    steps = [periodic_median(values[1:], 2) for values in by_rank(slow, "step_s")]
     assert steps == [pytest.approx(steps[SLOW], rel=0.05)] * WORKERS
     assert steps[SLOW] is not None
     assert steps[SLOW] > 0.98 * seconds(slow)["communication_bound_s"]
@@ -92,10 +92,10 @@ def test_pairs_are_slowed_only_where_the_slow_node_is_one_of_them(runs: Runs) ->
             (with_slow if pair == slow_pair else without).append(time)
     assert len(with_slow) == len(without) == STEPS - 1
     assert min(with_slow) > 0.9 * bound
-    assert median(without) < 0.2 * bound  # some hundredths of a second, as without a slow node
+    assert median(without) < 0.2 * bound  # as without a slow node
 
 
-def test_who_waits_for_the_slow_node_is_its_partners_and_it_waits_for_nobody(runs: Runs) -> None:
+def test_partners_wait_for_the_slow_node_and_it_does_not_wait(runs: Runs) -> None:
     by_node = seconds(runs["pairwise", "2:20mbit"])["by_node"]
     assert [by_node[rank]["waits_mostly_for"] for rank in (1, 3)] == [SLOW, SLOW]
     waited = [node["waiting_median_s"] / node["step_median_s"] for node in by_node]
@@ -103,11 +103,11 @@ def test_who_waits_for_the_slow_node_is_its_partners_and_it_waits_for_nobody(run
     assert min(waited[1], waited[3]) > 0.3
 
 
-def test_a_slow_root_costs_a_star_far_more_than_a_slow_leaf(runs: Runs) -> None:
+def test_a_slow_root_slows_gather_scatter_more_than_a_slow_leaf(runs: Runs) -> None:
     leaf, root = (seconds(runs["gather-scatter", slow]) for slow in ("2:20mbit", "0:20mbit"))
     assert root["step_median_s"] > 2.5 * leaf["step_median_s"]
 
 
-def test_what_a_full_queue_drops_and_tcp_sends_again_counts_once_for_a_pair(runs: Runs) -> None:
+def test_retransmitted_bytes_count_once_for_a_pair(runs: Runs) -> None:
     for run in runs.values():
         laws.pairs_are_as_predicted(run.read_summary().to_json(), 0.02)

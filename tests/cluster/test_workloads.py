@@ -1,4 +1,4 @@
-"""Workloads on real nodes: what they train on, how they update, and what happens when memory ends."""
+"""Workloads on real nodes: data, optimisers, and what happens without enough memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.data.sets import DATASETS
 
 
 def test_every_strategy_updates_alike_with_adamw_decay_and_a_warm_up(tmp_path: Path) -> None:
-    """Also the server, which updates piece by piece and counts rounds, not steps."""
+    """Also the parameter server, which updates by pieces and counts rounds, not steps."""
     measured = measure(
         *("--engine", "netns", "--workers", "2", "--strategy", "allreduce,parameter-server,ddp"),
         *("--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.01", "--lr-rule", "linear"),

@@ -1,4 +1,4 @@
-"""Real links on real containers: they are what they say, or nothing is trained on them."""
+"""Real links on real containers: they reach their targets, or nothing is trained on them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DOCKER = ("--engine", "docker")
 STEP = ("--epochs", "1", "--batch-size", "10")
 
 
-def test_links_from_1_mbit_to_1_gbit_measure_what_was_asked(tmp_path: Path) -> None:
-    laws.links_measure_what_was_asked("docker", tmp_path)
+def test_links_from_1_mbit_to_1_gbit_reach_their_targets(tmp_path: Path) -> None:
+    laws.links_reach_their_targets("docker", tmp_path)
     assert leftovers(tmp_path) == []
 
 
-def test_bytes_on_shaped_links_count_once_and_without_those_of_verifying(tmp_path: Path) -> None:
-    """All three counters agree; the interface is shared with the helper, and what is received passes two."""
+def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Path) -> None:
+    """The helper uses the same interface, and received packets pass two devices."""
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)
     measured = measure(*DOCKER, *flags, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
@@ -42,7 +42,7 @@ def test_bytes_on_shaped_links_count_once_and_without_those_of_verifying(tmp_pat
     assert measured.stderr.count("3 links verified") == 1
 
 
-def test_a_slow_node_slows_an_all_reduce(tmp_path: Path) -> None:
+def test_a_bottleneck_slows_an_all_reduce(tmp_path: Path) -> None:
     model = ("--model", "synthetic:2M:4", "--workers", "3", "--train-size", "90", *STEP)
     summary = one(measure(*DOCKER, "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path)))
     bound_s = 4 / 3 * summary["model_bytes"] * 8 * 1514 / 1448 / 20e6
@@ -54,7 +54,7 @@ def test_workers_on_shaped_links_are_as_unprivileged_as_others(tmp_path: Path) -
     flags = ("--workers", "2", "--bottleneck", "1:100mbit", "--epochs", "200")
     process = start(*DOCKER, *flags, "--output", str(tmp_path))
     await_steps(tmp_path)
-    nodes = {one.labels[SERVICE_LABEL]: one for one in containers(tmp_path)}
+    nodes = {node.labels[SERVICE_LABEL]: node for node in containers(tmp_path)}
     privileges = [node.attrs["HostConfig"]["CapAdd"] for node in nodes.values()]
     reading = nodes["node1"].exec_run(["tc", "qdisc", "show", "dev", "eth0"]).output.decode()
     changing = nodes["node1"].exec_run(["tc", "qdisc", "del", "dev", "eth0", "root"]).exit_code
@@ -69,7 +69,7 @@ def test_workers_on_shaped_links_are_as_unprivileged_as_others(tmp_path: Path) -
 
 def test_a_helper_without_its_capability_stops_the_run_with_the_command(tmp_path: Path) -> None:
     program = (
-        "import sys; from cluster import compose_file; compose_file.HELPER_CAPABILITIES = ();"
+        "import sys; from cluster.containers import compose_file as c; c.HELPER_CAPABILITIES = ();"
         " from cluster.measure import main; sys.exit(main(sys.argv[1:]))"
     )
     flags = ["--workers", "2", "--bottleneck", "1:20mbit", "--train-size", "40", *STEP]
@@ -89,7 +89,7 @@ def test_a_helper_without_its_capability_stops_the_run_with_the_command(tmp_path
     assert leftovers(tmp_path) == []
 
 
-def test_the_compose_file_shapes_its_links_by_hand_too(tmp_path: Path) -> None:
+def test_the_compose_file_shapes_its_links_when_started_by_hand(tmp_path: Path) -> None:
     flags = ("--workers", "2", "--bottleneck", "1:50mbit", *laws.SMALL)
     summary = one(measure(*DOCKER, *flags, "--output", str(tmp_path)))
     file = tmp_path / summary["session"] / summary["run"] / "compose.yml"
@@ -103,11 +103,11 @@ def test_the_compose_file_shapes_its_links_by_hand_too(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_a_straggler_has_less_of_a_core(tmp_path: Path) -> None:
+def test_a_straggler_has_a_cpu_limit(tmp_path: Path) -> None:
     flags = ("--workers", "2", "--straggler", "1:0.25", "--epochs", "200")
     process = start(*DOCKER, *flags, "--output", str(tmp_path))
     await_steps(tmp_path)
-    limits = [one.attrs["HostConfig"]["NanoCpus"] for one in containers(tmp_path)]
+    limits = [node.attrs["HostConfig"]["NanoCpus"] for node in containers(tmp_path)]
     process.send_signal(signal.SIGINT)
     finish(process)
     assert limits == [0, 250_000_000]

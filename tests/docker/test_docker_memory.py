@@ -18,7 +18,7 @@ FLAGS = ("--engine", "docker", "--workers", "2", "--total-memory", "512m")
 def test_every_container_has_its_share_without_swap_and_a_run_within_it_completes(
     tmp_path: Path,
 ) -> None:
-    """256m is the least that is accepted; it must do."""
+    """256m is the least that is accepted, and must be enough."""
     process = start(*FLAGS, "--epochs", "200", "--output", str(tmp_path))
     await_steps(tmp_path)
     hosts = [container.attrs["HostConfig"] for container in containers(tmp_path)]
@@ -30,7 +30,7 @@ def test_every_container_has_its_share_without_swap_and_a_run_within_it_complete
     laws.summary_is_true(summary, "docker")
 
 
-def test_a_container_that_needs_more_than_its_share_is_named_with_the_reason(
+def test_a_container_that_exceeds_its_share_is_named_with_the_reason(
     tmp_path: Path,
 ) -> None:
     model = ("--model", "synthetic:200M", "--batch-size", "1", "--train-size", "20")

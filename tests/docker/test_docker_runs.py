@@ -41,8 +41,8 @@ def leftovers(output: Path) -> list[str]:
     for session in output.iterdir():
         label = {"label": f"{SESSION_LABEL}={session.name}"}
         there = docker.containers.list(all=True, filters=label, ignore_removed=True)
-        found += [one.name for one in there]
-        found += [one.name for one in docker.networks.list(filters=label)]
+        found += [container.name for container in there]
+        found += [network.name for network in docker.networks.list(filters=label)]
         found += [v.name for v in docker.volumes.list() if session.name in v.name]
     return found
 
@@ -74,7 +74,7 @@ def test_containers_and_namespaces_reach_the_same_accuracy(tmp_path: Path) -> No
     assert in_containers["accuracy"] == pytest.approx(in_namespaces["accuracy"], abs=5e-5)
 
 
-def test_nodes_are_unprivileged_and_shut_in(tmp_path: Path) -> None:
+def test_nodes_are_hardened(tmp_path: Path) -> None:
     process = start(*DOCKER, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
     await_steps(tmp_path)
     nodes = containers(tmp_path)
@@ -103,7 +103,7 @@ def test_nodes_are_unprivileged_and_shut_in(tmp_path: Path) -> None:
     assert writing != 0
     assert internal
     assert routes
-    assert "00000000" not in [route.split()[1] for route in routes]  # no way out
+    assert "00000000" not in [route.split()[1] for route in routes]  # no default route
 
 
 def test_a_killed_container_fails_the_run_by_name(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_every_resource_of_a_cluster_carries_its_owner(tmp_path: Path) -> None:
     assert [owner.partition(":")[0] for owner in owners] == [str(process.pid)]
 
 
-def test_what_the_api_says_of_the_image_is_what_the_run_folder_says(tmp_path: Path) -> None:
+def test_the_run_folder_names_the_image_and_the_engines_version(tmp_path: Path) -> None:
     summary = one(measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path)))
     environment = tmp_path / summary["session"] / summary["run"] / "environment.json"
     image = json.loads(environment.read_text())["engine"]["image"]
@@ -186,7 +186,7 @@ def test_what_the_api_says_of_the_image_is_what_the_run_folder_says(tmp_path: Pa
 
 
 def exit_codes(file: Path) -> list[int]:
-    """Of all containers of a Compose file that was up; what `up` prints of their ends may come too late."""
+    """Exit codes of a Compose file's containers; `up` may return before it prints them."""
     listed = compose(file, "ps", "--all", "--quiet").stdout.split()
     states = [client().containers.get(one).attrs["State"] for one in listed]
     return [state["ExitCode"] for state in states]

@@ -1,4 +1,4 @@
-"""compose/gpu.yml in real containers, with tests/docker/gpu-on-cpu.yml: the same services and commands without a GPU."""
+"""compose/gpu.yml in real containers, without a GPU (tests/docker/gpu-on-cpu.yml)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SMALL = {"EPOCHS": "1", "FLAGS": "--train-size 1280 --test-size 500"}
 
 @dataclass
 class Host:
-    """One that types `docker compose up`, and everything that is left of it."""
+    """A host that runs `docker compose up`, and what is left of it."""
 
     runs: Path
     variables: dict[str, str]
@@ -77,7 +77,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def images() -> dict[str, str]:
-    """Of this checkout: another one may be tested on the same engine."""
+    """Images of this checkout: another may be tested on the same engine."""
     engine = client()
     return {
         "GRADWIRE_REPORT_IMAGE": image.ensure("report", engine, print),
@@ -104,7 +104,7 @@ def hosts(images: dict[str, str], tmp_path: Path) -> Iterator[Any]:
         assert host.exit_codes() == {}
 
 
-def test_as_typed_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_reads(
+def test_by_default_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_reads(
     hosts: Any,
 ) -> None:
     host = hosts()
@@ -116,7 +116,7 @@ def test_as_typed_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_read
     assert summary["status"] == "completed"
     assert (summary["spec"]["strategy"], summary["spec"]["workers"]) == ("ddp", 2)
     laws.bytes_are_as_predicted(summary, 0.02)
-    # The collector saw the nodes from outside, without the engine's socket, and agrees with them.
+    # The collector read the nodes' counters without the engine's socket, and agrees with them.
     assert summary["counters"]["kernel_bytes"] is not None
     assert summary["counters"]["largest_difference"] < 0.01
     assert "accuracy against bytes" in (host.run().path / "report.html").read_text().lower()
@@ -125,7 +125,7 @@ def test_as_typed_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_read
 
 
 def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(hosts: Any) -> None:
-    """The nodes of ddp stand aside. What a profile has planned is for one `up`."""
+    """The nodes of ddp end at once. A plan is for one `up`."""
     host = hosts("data-parallel")
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
@@ -148,7 +148,7 @@ def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(ho
     host.profiles = ("data-parallel",)  # to be taken down
 
 
-def test_horovod_trains_too(hosts: Any) -> None:
+def test_horovod_trains(hosts: Any) -> None:
     name = image.ensure("horovod", client(), print)
     host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=name)
     up = host.compose("up")
@@ -158,8 +158,8 @@ def test_horovod_trains_too(hosts: Any) -> None:
     assert (summary["status"], summary["spec"]["launcher"]) == ("completed", "horovod")
 
 
-def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hosts: Any) -> None:
-    """Two projects stand for two hosts: they share nothing but a network."""
+def test_hosts_share_a_network_and_their_events_make_one_summary(hosts: Any) -> None:
+    """Two Compose projects are two hosts: they share nothing but a network."""
     network = f"gradwire-hosts-{secrets.token_hex(3)}"
     client().networks.create(network)
     try:
@@ -177,7 +177,7 @@ def test_hosts_meet_on_a_network_of_theirs_and_their_events_make_one_summary(hos
         client().networks.get(network).remove()
 
 
-def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_trained(hosts: Any) -> None:
+def test_a_mistake_is_one_line_and_nothing_is_trained(hosts: Any) -> None:
     host = hosts(STRATEGY="gossip")
     up = host.compose("up")
     assert up.returncode != 0
@@ -225,7 +225,7 @@ def test_measure_with_gpus_where_there_are_none_is_one_line_and_code_2(tmp_path:
 def test_nodes_that_measure_generates_for_gpus_run_and_end_by_hand(
     images: dict[str, str], tmp_path: Path
 ) -> None:
-    """Without the devices and what NCCL alone needs: they share memory and process numbers, and leave together."""
+    """Without devices and ulimits: nodes share memory and process numbers, and end together."""
     run = RunFolder(tmp_path / "session" / "001-run").create()
     on_gpus = Experiment(workers=2, gpu=1, epochs=1, train_size=1280, engine="docker")
     document = compose_document(
@@ -249,8 +249,8 @@ def test_nodes_that_measure_generates_for_gpus_run_and_end_by_hand(
     assert codes == [0] * 3
 
 
-def test_the_gpu_image_is_made_on_any_base_that_has_torch() -> None:
-    """PyTorch's CUDA image cannot be had everywhere: here its place is taken by the CPU's torch, as far as we build it."""
+def test_the_gpu_image_can_be_built_on_any_base_with_torch() -> None:
+    """PyTorch's CUDA image is not available everywhere: here the stage `torch` is the base."""
     build = PROJECT / "docker" / "build_image.sh"
     base, gpu = "gradwire-torch:test", "gradwire-gpu:test"
     for target, tag, variables in (("torch", base, {}), ("gpu", gpu, {"GPU_BASE": base})):

@@ -1,4 +1,4 @@
-"""Horovod on Spark in real containers: a master, a driver and Spark workers, by ./measure.sh and by hand."""
+"""Horovod on Spark in real containers, by ./measure.sh and by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def images(docker: None) -> None:
-    """Compiling Horovod takes minutes, once for a machine."""
+    """Compiling Horovod takes minutes, once per machine."""
     for launcher in LAUNCHERS:
         image.ensure(launcher, client(), print)
 
@@ -49,8 +49,8 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
     assert measured.code == 0, measured.stderr
     assert measured.stderr.count("starting 2 nodes") == 3
     for strategy in ("allreduce", "pairwise"):
-        of_one = [s for s in measured.summaries if s["spec"]["strategy"] == strategy]
-        found = by_launcher(of_one)
+        summaries = [s for s in measured.summaries if s["spec"]["strategy"] == strategy]
+        found = by_launcher(summaries)
         reference = found["torch"]
         assert sorted(found) == ["horovod", "spark", "torch"]
         for launcher in ("horovod", "spark"):
@@ -64,9 +64,9 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
         roles = {node["node"]: node for node in found["spark"]["bytes"]["nodes"]}
         assert list(roles) == ["node0", "node1", "master", "driver"]
         assert [node["role"] for node in roles.values()] == ["worker"] * 2 + ["master", "driver"]
-        for attendant in ("master", "driver"):
-            assert roles[attendant]["sent_bytes"] > 0
-            assert roles[attendant]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
+        for service in ("master", "driver"):
+            assert roles[service]["sent_bytes"] > 0
+            assert roles[service]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
     assert leftovers(tmp_path) == []
 
 
@@ -90,7 +90,7 @@ def test_a_killed_spark_worker_is_named_and_nothing_is_left(tmp_path: Path) -> N
 
 
 def published(output: Path, port: str) -> str:
-    """The port of this machine behind which a page of the cluster lies, which must be on loopback only."""
+    """The host's port of a web page of the cluster, which must be on loopback only."""
     (pages,) = [c for c in containers(output) if c.labels[SERVICE_LABEL] == "pages"]
     (binding,) = pages.attrs["NetworkSettings"]["Ports"][port]
     assert binding["HostIp"] == "127.0.0.1"
@@ -117,7 +117,7 @@ print("means", horovod.spark.run(train, args=(float(sys.argv[1]),), num_proc=2, 
 
 @pytest.fixture
 def cluster_by_hand() -> Iterator[dict[str, str]]:
-    """compose/spark.yml as a person raises it; on ports of its own."""
+    """compose/spark.yml as started by hand, on other ports."""
     environment = {
         **os.environ,
         "GRADWIRE_MASTER_PAGE": "18080",

@@ -1,4 +1,4 @@
-"""compose/gpu.yml's own programs: from the environment to a plan, who a node is, and when the collector leaves."""
+"""The programs of compose/gpu.yml: the plan, a node's rank, and when the collector ends."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_node_computes_on_the_gpu_of_its_rank() -> None:
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """One that calls itself by a rank that no other process on this machine has."""
+    """A process with a RANK that no other process on this machine has."""
     running = subprocess.Popen(["sleep", "60"], env={"RANK": str(FAR)})
     yield running
     running.kill()
@@ -290,7 +290,7 @@ def test_nodes_that_never_come_are_given_up(
     assert outcome == "no end of node 0, 1"
 
 
-def test_what_nodes_share_lasts_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_namespace_holder_ends_after_the_last_node(monkeypatch: pytest.MonkeyPatch) -> None:
     scenes = iter([set(), set(), {5}, {5}, {5, 6}, set()])
     monkeypatch.setattr(gpu_machine, "others", lambda: next(scenes))
     monkeypatch.setattr(gpu_machine, "EVERY_S", 0.01)
@@ -301,7 +301,10 @@ def test_what_nodes_share_lasts_while_there_are_any(monkeypatch: pytest.MonkeyPa
 def test_the_run_of_this_session_is_printed(tmp_path: Path) -> None:
     experiment, plan = planned(BACKEND="gloo")
     prepare(open_session(tmp_path, OWN), experiment, plan)
-    program = "import sys; from pathlib import Path; import cluster.gpu.session as s; s.RUNS = Path(sys.argv[1]); s.main([])"
+    program = (
+        "import sys; from pathlib import Path; import cluster.gpu.session as s;"
+        " s.RUNS = Path(sys.argv[1]); s.main([])"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
     )

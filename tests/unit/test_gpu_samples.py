@@ -125,7 +125,7 @@ def phases(*starts: tuple[float, str]) -> dict[str, NodeLog]:
 
 
 def test_bytes_are_booked_to_the_training_phase() -> None:
-    """Counters are at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; intervals count by their training time."""
+    """Counters are at 0, 1/4, 1, 9/4 and 4 of 1,310,720 KiB; intervals count by training time."""
     logs = phases((100.5, "train"), (102.2, "evaluate"), (102.4, "train"), (102.9, "finish"))
     (use,) = gpu_use.describe(samples_of("nvlink"), logs)
     assert use.nvlink_sent_bytes == round(

@@ -1,4 +1,4 @@
-"""What is recorded and said of links."""
+"""What is recorded and printed of links."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_drops_of_a_run_are_between_its_own_two_readings() -> None:
     assert link.error == 0.001
 
 
-def test_what_could_not_be_read_is_null() -> None:
+def test_statistics_that_were_not_read_are_null() -> None:
     before = counted(100)
     for readings in (((), ()), (before, ()), ((), before)):
         (link,) = with_statistics([found()], *readings)
@@ -80,7 +80,7 @@ def test_without_links_or_a_message_there_is_no_warning() -> None:
     assert burst_warning([found()], 0) is None
 
 
-def test_the_verdict_names_the_link_that_is_furthest_off() -> None:
+def test_the_verdict_names_the_link_with_the_largest_error() -> None:
     assert verdict([found()]).startswith("link of node2: 20mbit measures 20.02 Mbit/s sent")
     several = verdict([found("node0"), found("node1", -0.008), found("node2", 0.002)])
     assert several.startswith("3 links verified; the furthest off is node1")
@@ -120,7 +120,7 @@ def test_a_delay_may_be_five_percent_off(delay_ms: float, fine: bool) -> None:
         ([40, 41, 39, 40, 99], 39, ATTEMPTS),
     ],
 )
-def test_a_bad_measurement_is_made_again_and_longer(
+def test_a_measurement_off_the_target_is_repeated_and_longer(
     readings: list[float], kept: float, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cluster.links.setup.PAUSE_S", 0)

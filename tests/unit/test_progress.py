@@ -1,4 +1,4 @@
-"""What a person sees: a line per epoch but never a flood, and nothing at all when quiet."""
+"""Progress: a line per epoch, at most one every two seconds, and nothing with --quiet."""
 
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What time it is: the last of these. A busy machine would take its own."""
+    """The current time is the last of these, whatever the machine's clock says."""
     times = [100.0]
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: times[-1]))
     return times
@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def plain(
     collector: Collector, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> PlainProgress:
-    """A run has begun, and what it said is read."""
+    """A run has begun, and its first line is read."""
     shown = PlainProgress()
     shown.begin(EXPERIMENT, FOLDER, collector)
     assert lines(capsys) == ["001-allreduce-n2-s1: training 6 epochs of 46 steps"]
@@ -75,7 +75,7 @@ def test_epochs_in_quick_succession_print_only_the_last(
     assert line.startswith("  epoch 6/6 ")
 
 
-def test_a_line_comes_again_when_the_pause_is_over(
+def test_a_line_is_printed_again_after_two_seconds(
     plain: PlainProgress, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, t in enumerate((101.9, 102.0, 103.9, 104.1), start=1):

@@ -1,4 +1,4 @@
-"""tc commands as values: both directions, with bursts that meet the rate and throttle small messages."""
+"""tc commands as values: both directions, and bursts that meet the rate."""
 
 import pytest
 
