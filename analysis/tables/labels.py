@@ -24,17 +24,18 @@ def _count(noun: str) -> Callable[[Any], str]:
     return lambda value: f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
+ENGINES = {"netns": "network namespaces", "docker": "Docker containers"}
 SHARED = {
     "model": Words(str),
     "dataset": Words(lambda name: "" if name == "none" else f"on {name}"),
     "workers": Words(_count("worker")),
-    "link": Words("links of {}".format, "free links"),
+    "link": Words("{} links".format, "unlimited links"),
     "epochs": Words(_count("epoch")),
     "train_size": Words("{:,} training samples".format),
-    "batch_size": Words("batches of {} a worker".format),
-    "engine": Words("nodes made of {}".format),
+    "batch_size": Words("batch size {} per worker".format),
+    "engine": Words(lambda name: ENGINES.get(name, f"engine {name}")),
 }
-"""What a reader wants to know of all runs before anything else."""
+"""Options that the overview names where all runs share them."""
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Experiment)}

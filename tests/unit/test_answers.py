@@ -48,7 +48,7 @@ def said(report: Report, ask: str) -> str:
 
 def test_what_all_runs_share_is_said_and_what_differs_is_not(uneven: Runs) -> None:
     text = in_common(uneven.table)
-    assert text.startswith("mnist-cnn on mnist, 3 workers, free links, 3 epochs")
+    assert text.startswith("mnist-cnn on mnist, 3 workers, unlimited links, 3 epochs")
     other = uneven.table.copy()
     other.loc[1, "epochs"] = 4
     assert "epoch" not in in_common(other)

@@ -1,4 +1,4 @@
-"""Published numbers are the papers', our runs are found by their options, and words follow the numbers."""
+"""Published numbers are the papers', our runs are found by their options, verdicts follow."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.report.references.published_tables import (
-    Compared,
-    Preset,
-    agrees,
-    beside,
-    papers,
-    verdict,
-)
+from analysis.report.references.papers import PaperTable, Preset, papers
+from analysis.report.references.published_tables import Compared, agrees, beside, verdict
 
 COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
 
@@ -41,49 +35,48 @@ def two_nodes(**values: Any) -> list[dict[str, Any]]:
     ]
 
 
-def published(preset: str, place: int = 0) -> dict[str, Any]:
-    (paper,) = [one for one in papers() if one["preset"] == preset]
-    table: dict[str, Any] = paper["tables"][place]
-    return table
+def published(preset: str, place: int = 0) -> PaperTable:
+    (paper,) = [paper for paper in papers() if paper.preset == preset]
+    return paper.tables[place]
 
 
 def test_the_numbers_are_the_published_ones() -> None:
-    assert [row["values"] for row in published("vgg-parts")["rows"]] == [
+    assert [row.values for row in published("vgg-parts").rows] == [
         [1.881, 100.0],
         [1.328, 70.6],
         [1.051, 55.9],
         [0.821, 43.6],
     ]
-    assert [row["values"] for row in published("vgg-parts", 1)["rows"]] == [
+    assert [row.values for row in published("vgg-parts", 1).rows] == [
         [1.902, 100.0],
         [1.060, 55.7],
         [0.932, 49.0],
         [0.821, 43.2],
     ]
-    assert [row["values"] for row in published("collectives")["rows"]] == [
+    assert [row.values for row in published("collectives").rows] == [
         [44.21, 98.29],
         [75.12, 98.05],
     ]
-    assert [row["values"] for row in published("language-model")["rows"]] == [
+    assert [row.values for row in published("language-model").rows] == [
         [3.730],
         [0.836],
         [0.438],
     ]
-    table = published("pairwise-averaging")["rows"]
-    assert len(table) == 20
-    assert sum(row["values"][0] for row in table) == pytest.approx(2064.977, abs=1e-3)
-    assert sum(row["values"][1] for row in table) == pytest.approx(1775.784, abs=1e-3)
-    assert table[-1]["match"] == {"strategy": "pairwise", "workers": 6, "passes": 1, "epochs": 27}
+    rows = published("pairwise-averaging").rows
+    assert len(rows) == 20
+    assert sum(row.values[0] for row in rows) == pytest.approx(2064.977, abs=1e-3)
+    assert sum(row.values[1] for row in rows) == pytest.approx(1775.784, abs=1e-3)
+    assert rows[-1].match == {"strategy": "pairwise", "workers": 6, "passes": 1, "epochs": 27}
 
 
 def test_every_paper_names_who_wrote_it_and_why_ours_may_differ() -> None:
     for paper in papers():
-        assert paper["title"]
-        assert paper["authors"]
-        assert paper.get("form") or all(table["why"] for table in paper["tables"])
+        assert paper.title
+        assert paper.authors
+        assert paper.form or all(table.why for table in paper.tables)
 
 
-def test_runs_are_found_by_their_knobs_and_seeds_are_averaged() -> None:
+def test_runs_are_found_by_their_options_and_seeds_are_averaged() -> None:
     rows = [*two_nodes(train_s=10.0), *two_nodes(train_s=20.0)]
     (one,) = beside(runs(*rows), {})
     assert one.preset == "collectives"
@@ -120,11 +113,10 @@ def test_a_share_of_the_first_row_is_ours_own() -> None:
 
 def test_every_row_has_a_cell_for_every_head() -> None:
     for paper in papers():
-        for table in paper["tables"] if not paper.get("form") else []:
-            heads = table.get("heads", [""])
-            for row in table["rows"]:
-                assert len(row.get("cells", [row["label"]])) == len(heads)
-                assert len(row["values"]) == len(table["columns"])
+        for table in paper.tables if not paper.form else []:
+            for row in table.rows:
+                assert len(row.cells or [row.label]) == len(table.heads)
+                assert len(row.values) == len(table.columns)
 
 
 def test_the_session_with_most_rows_is_taken() -> None:

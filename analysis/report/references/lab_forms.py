@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from analysis.report.page import Block, Column, Heading, Row, Table, Text, texts
-from analysis.report.references.published_tables import NO_PRESET, Preset, fits, papers
+from analysis.report.references.papers import (
+    NO_PRESET,
+    Paper,
+    PaperColumn,
+    PaperTable,
+    Preset,
+    fits,
+    papers,
+)
 
 SMALL = (
     "Our runs are of the preset's quick variant: a small network on MNIST instead of ResNet-18 on"
@@ -33,10 +40,8 @@ class Filled:
 
 @dataclass(frozen=True)
 class Sheet:
-    title: str
-    about: str
+    paper: Paper
     session: str
-    preset: str
     is_quick: bool
     tables: tuple[Filled, ...]
 
@@ -44,24 +49,18 @@ class Sheet:
 def filled_sheets(runs: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Sheet]:
     """`runs`: completed ones, with every column the sheets name (see with_epochs)."""
     found: dict[str, Sheet] = {}
-    for sheet in (paper for paper in papers() if paper.get("form")):
+    for paper in (paper for paper in papers() if paper.form):
         for session, of_session in runs.groupby("session", sort=True):
             preset = presets.get(str(session), NO_PRESET)
-            made_for_it = preset.name == sheet["preset"]
-            fitting = [made_for_it or fits(run, sheet["given"]) for _, run in of_session.iterrows()]
+            made_for_it = preset.name == paper.preset
+            fitting = [made_for_it or fits(run, paper.given) for _, run in of_session.iterrows()]
             mine = with_speed_up(of_session[fitting])
             if mine["batch_size"].nunique() < 2:
                 continue
-            tables = tuple(table for form in sheet["tables"] if (table := fill(form, mine)).rows)
+            tables = tuple(table for form in paper.tables if (table := fill(form, mine)).rows)
             if tables:
-                found[sheet["title"]] = Sheet(
-                    sheet["title"],
-                    sheet["about"],
-                    str(session),
-                    sheet["preset"],
-                    made_for_it and preset.is_quick,
-                    tables,
-                )
+                is_quick = made_for_it and preset.is_quick
+                found[paper.title] = Sheet(paper, str(session), is_quick, tables)
     return list(found.values())
 
 
@@ -93,27 +92,25 @@ def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def fill(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
-    if "rows" in form:
+def fill(form: PaperTable, runs: pd.DataFrame) -> Filled:
+    if form.rows:
         return _with_own_rows(form, runs)
-    return _by_workers(form, runs[[fits(run, form["match"]) for _, run in runs.iterrows()]])
+    return _by_workers(form, runs[[fits(run, form.match) for _, run in runs.iterrows()]])
 
 
-def _with_own_rows(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
-    columns = form["columns"]
+def _with_own_rows(form: PaperTable, runs: pd.DataFrame) -> Filled:
     rows = []
-    for row in form["rows"]:
-        mine = runs[[fits(run, row["match"]) for _, run in runs.iterrows()]]
-        if not mine.empty:
-            rows.append((str(row["label"]), tuple(_mean(mine, column) for column in columns)))
-    return _filled(form, [column["heading"] for column in columns], columns, rows)
+    for row in form.rows:
+        mine = runs[[fits(run, row.match) for _, run in runs.iterrows()]]
+        rows.append((row.label, tuple(_mean(mine, column) for column in form.columns)))
+    return _filled(form, [column.heading for column in form.columns], form.columns, rows)
 
 
-def _by_workers(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
+def _by_workers(form: PaperTable, runs: pd.DataFrame) -> Filled:
     pairs = [
         (int(size), column)
         for size in sorted(runs["batch_size"].dropna().unique())
-        for column in form["columns"]
+        for column in form.columns
     ]
     rows = [
         (
@@ -122,30 +119,30 @@ def _by_workers(form: Mapping[str, Any], runs: pd.DataFrame) -> Filled:
         )
         for workers, mine in ((int(str(n)), part) for n, part in runs.groupby("workers"))
     ]
-    heads = [f"batch size {size}: {column['heading']}" for size, column in pairs]
+    heads = [f"batch size {size}: {column.heading}" for size, column in pairs]
     return _filled(form, heads, [column for _, column in pairs], rows)
 
 
 def _filled(
-    form: Mapping[str, Any],
+    form: PaperTable,
     heads: Sequence[str],
-    columns: Sequence[Mapping[str, Any]],
+    columns: Sequence[PaperColumn],
     rows: Sequence[tuple[str, tuple[float | None, ...]]],
 ) -> Filled:
-    digits = tuple(int(column["digits"]) for column in columns)
+    digits = tuple(column.digits for column in columns)
     known = [row for row in rows if any(value is not None for value in row[1])]
-    return Filled(str(form["title"]), tuple(heads), digits, tuple(known))
+    return Filled(form.title, tuple(heads), digits, tuple(known))
 
 
-def _mean(runs: pd.DataFrame, column: Mapping[str, Any]) -> float | None:
-    values = runs[column["ours"]].dropna().astype(float)
-    return None if values.empty else float(values.mean()) * float(column.get("scale", 1))
+def _mean(runs: pd.DataFrame, column: PaperColumn) -> float | None:
+    values = runs[column.ours].dropna().astype(float)
+    return None if values.empty else float(values.mean()) * column.scale
 
 
 def sheet_blocks(sheet: Sheet) -> list[Block]:
-    about = f"Ours: session {sheet.session}; made by ./measure.sh --preset {sheet.preset}."
-    blocks: list[Block] = [Heading(sheet.title), Text(about, "note")]
-    blocks += texts(sheet.about, SMALL if sheet.is_quick else "")
+    about = f"Ours: session {sheet.session}; made by ./measure.sh --preset {sheet.paper.preset}."
+    blocks: list[Block] = [Heading(sheet.paper.title), Text(about, "note")]
+    blocks += texts(sheet.paper.about, SMALL if sheet.is_quick else "")
     for filled in sheet.tables:
         columns = [Column("", "label", style="left")]
         columns += [

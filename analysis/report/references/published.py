@@ -10,7 +10,8 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.page import Block, Bullets, Column, Heading, Row, Section, Table, Text, texts
 from analysis.report.references.lab_forms import filled_sheets, sheet_blocks, with_epochs
-from analysis.report.references.published_tables import Beside, Preset, agrees, beside, verdict
+from analysis.report.references.papers import Preset
+from analysis.report.references.published_tables import Beside, agrees, beside, verdict
 from analysis.report.traffic.bandwidth import exchange
 from analysis.tables.labels import in_common
 from cluster.observe.units import bytes_text

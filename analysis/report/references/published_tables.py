@@ -1,4 +1,4 @@
-"""Published tables (analysis/published/*.toml) and our runs: which run is meant, and do they agree.
+"""Published tables beside our runs: which runs are meant, and whether they agree.
 
 A row of a table names the options of the run it stands for (and our column, where it differs from
 the table's). Runs of one session are compared, that with the most rows; a session made with the
@@ -8,18 +8,24 @@ them. Several seeds are averaged.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from analysis.report.references.papers import (
+    NO_PRESET,
+    Paper,
+    PaperColumn,
+    PaperRow,
+    PaperTable,
+    Preset,
+    fits,
+    papers,
+)
 from cluster.observe.units import percent_text
 
-FOLDER = Path(__file__).resolve().parents[2] / "published"
 QUICK = ("epochs", "train_size")
 """Options that a quick variant of a preset may reduce."""
 FEWEST_ROWS = 2
@@ -74,59 +80,24 @@ class Beside:
     """The paper's rows are side by side."""
 
 
-def papers() -> list[dict[str, Any]]:
-    return [tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))]
-
-
-def fits(run: pd.Series[Any], wanted: Mapping[str, Any]) -> bool:
-    """A text that ends in * matches the beginning of a name; a list matches any of its values."""
-    return all(_fits(run[key], value) for key, value in wanted.items())
-
-
-def _fits(have: Any, wanted: Any) -> bool:
-    if pd.isna(have):
-        return False
-    if isinstance(wanted, list):
-        return any(_fits(have, value) for value in wanted)
-    if isinstance(wanted, str) and wanted.endswith("*"):
-        return str(have).startswith(wanted[:-1])
-    return bool(have == wanted)
-
-
-@dataclass(frozen=True)
-class Preset:
-    """The preset of a session."""
-
-    name: str
-    is_quick: bool = False
-
-
-NO_PRESET = Preset("")
-
-
 def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
     """`table`: completed runs with every column the papers name; `presets`: by session."""
-    found = []
-    for paper in papers():
-        if paper.get("form"):
-            continue
-        for published in paper["tables"]:
-            best = _best_session(paper, published, table, presets)
-            if best is not None:
-                found.append(best)
-    return found
+    found = [
+        _best_session(paper, published, table, presets)
+        for paper in papers()
+        if not paper.form
+        for published in paper.tables
+    ]
+    return [best for best in found if best is not None]
 
 
 def _best_session(
-    paper: Mapping[str, Any],
-    published: Mapping[str, Any],
-    table: pd.DataFrame,
-    presets: Mapping[str, Preset],
+    paper: Paper, published: PaperTable, table: pd.DataFrame, presets: Mapping[str, Preset]
 ) -> Beside | None:
     best: Beside | None = None
     for session, runs in table.groupby("session", sort=True):
         preset = presets.get(str(session), NO_PRESET)
-        of_paper = preset.name.startswith(paper["preset"])
+        of_paper = preset.name.startswith(paper.preset)
         found = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
         if _rows(found) >= FEWEST_ROWS and (best is None or _rows(found) >= _rows(best)):
             best = found
@@ -138,60 +109,54 @@ def _rows(table: Beside) -> int:
 
 
 def _compare(
-    paper: Mapping[str, Any],
-    published: Mapping[str, Any],
-    runs: pd.DataFrame,
-    of_paper: bool,
-    is_quick: bool,
+    paper: Paper, published: PaperTable, runs: pd.DataFrame, of_paper: bool, is_quick: bool
 ) -> Beside:
     numbers = []
-    for row in published["rows"]:
-        wanted = {**paper["given"], **row["match"]}
+    for row in published.rows:
+        wanted = {**paper.given, **row.match}
         if of_paper:
             wanted = {key: value for key, value in wanted.items() if key not in QUICK}
-        fitting = [int(str(n)) for n, run in runs.iterrows() if fits(run, wanted)]
-        numbers.append(tuple(fitting))
-    labels = tuple(str(row["label"]) for row in published["rows"])
+        numbers.append(tuple(int(str(n)) for n, run in runs.iterrows() if fits(run, wanted)))
     columns = tuple(
         Compared(
-            column["heading"],
-            column["unit"],
-            column["digits"],
-            labels,
-            tuple(float(row["values"][place]) for row in published["rows"]),
-            _ours(runs, published["rows"], numbers, column),
-            column.get("of_first", False),
+            column.heading,
+            column.unit,
+            column.digits,
+            tuple(row.label for row in published.rows),
+            tuple(row.values[place] for row in published.rows),
+            _ours(runs, published.rows, numbers, column),
+            column.of_first,
         )
-        for place, column in enumerate(published["columns"])
+        for place, column in enumerate(published.columns)
     )
     return Beside(
-        paper=paper["title"],
-        authors=paper["authors"],
-        preset=paper["preset"],
-        title=published["title"],
-        why=published["why"],
+        paper=paper.title,
+        authors=paper.authors,
+        preset=paper.preset,
+        title=published.title,
+        why=published.why,
         session=str(runs.iloc[0]["session"]),
         columns=columns,
         numbers=tuple(numbers),
-        heads=tuple(published.get("heads", ("",))),
-        cells=tuple(tuple(row.get("cells", (row["label"],))) for row in published["rows"]),
+        heads=tuple(published.heads),
+        cells=tuple(tuple(row.cells or [row.label]) for row in published.rows),
         is_quick=is_quick,
-        activity=published.get("activity", False),
-        across=published.get("across", False),
+        activity=published.activity,
+        across=published.across,
     )
 
 
 def _ours(
     runs: pd.DataFrame,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[PaperRow],
     numbers: Sequence[Sequence[int]],
-    column: Mapping[str, Any],
+    column: PaperColumn,
 ) -> tuple[float | None, ...]:
     found = [
-        _mean(runs, of_row, row.get("ours", column["ours"]), column.get("scale", 1))
+        _mean(runs, of_row, row.ours or column.ours, column.scale)
         for row, of_row in zip(rows, numbers, strict=True)
     ]
-    if not column.get("of_first"):
+    if not column.of_first:
         return tuple(found)
     first = found[0]
     return tuple(100 * value / first if value is not None and first else None for value in found)
