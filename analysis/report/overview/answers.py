@@ -18,7 +18,7 @@ from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
-from cluster.observe.units import bytes_text, percent_text, seconds_text
+from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.strategies import facts_of
 
@@ -164,7 +164,9 @@ def _speed(report: Report) -> list[Answer]:
                 f" {seconds_text(worst.mean)}.{_overlap(best, steps[1:])}"
                 f"{_burst(report.runs, best.configuration)}"
             )
-            found.append(Answer(f"Shortest step of {model}, measured on {link} links:", text))
+            found.append(
+                Answer(f"Shortest step of {model}, measured on {link_text(link)} links:", text)
+            )
     return found[:MOST_SPEEDS]
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from analysis.tables.columns import OPTIONS
 from analysis.tables.labels import differing, labels
 from analysis.tables.load import Runs
+from cluster.observe.units import link_text
 from cluster.spec.links import parse_cores, parse_links
 
 SLOW = ("bottleneck", "straggler")
@@ -105,7 +106,7 @@ def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
     first = comparisons[0].iloc[0]
     options = [k for k in differing(pd.concat(comparisons)) if k not in (*GIVEN, *SLOW)]
     given = [f"{first['workers']} workers", f"model {first['model']}"]
-    given += [] if pd.isna(first["link"]) else [f"{first['link']} links"]
+    given += [] if pd.isna(first["link"]) else [f"{link_text(str(first['link']))} links"]
     given += [] if pd.isna(first["cpus"]) else [f"{first['cpus']:g} cores per node"]
     names = labels([rows.iloc[0] for rows in comparisons], options, with_workers=False)
     return Study(

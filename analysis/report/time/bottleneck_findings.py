@@ -10,7 +10,7 @@ from statistics import fmean
 
 from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study
 from analysis.theory.critical_path import place_text
-from cluster.observe.units import seconds_text
+from cluster.observe.units import link_text, seconds_text
 from cluster.spec.links import parse_cores, parse_links
 
 FELT = 1.2
@@ -40,7 +40,7 @@ def case_name(case: Case, beside: Sequence[Case] = ()) -> str:
     """A column's heading. Without slow nodes it depends on what is slow in the other cases."""
     links = parse_links(case.bottleneck) if case.bottleneck else {}
     cores = parse_cores(case.straggler) if case.straggler else {}
-    parts = _together({rank: f"at {link}" for rank, link in links.items()})
+    parts = _together({rank: f"at {link_text(str(link))}" for rank, link in links.items()})
     parts += _together({rank: f"with {share:g} cores" for rank, share in cores.items()})
     if parts:
         return listed(parts)
