@@ -1,4 +1,4 @@
-"""What workers on other hosts fetch from the driver and bring to it, over a real connection."""
+"""Downloads from and uploads to the driver, over a real connection."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ def run_of(artifact_server: ArtifactServer) -> RunFolder:
     return artifact_server.run
 
 
-def test_the_code_can_be_imported_from(artifact_server: ArtifactServer) -> None:
+def test_the_served_code_is_a_zip_of_the_packages_that_workers_need(
+    artifact_server: ArtifactServer,
+) -> None:
     names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{artifact_server.url}/code"))).namelist()
     assert "workloads/launchers/remote_task.py" in names
     assert "cluster/spec/experiment.py" in names
     assert all(name.startswith(("cluster/", "workloads/")) for name in names)
 
 
-def test_data_arrive_whole(artifact_server: ArtifactServer, tmp_path: Path) -> None:
+def test_data_are_downloaded_unchanged(artifact_server: ArtifactServer, tmp_path: Path) -> None:
     folder = remote_task.fetch_data(artifact_server.url, tmp_path / "fetched")
     (file,) = (folder / "mnist").iterdir()
     assert file.read_bytes() == (tmp_path / "data" / "images").read_bytes()
@@ -50,7 +52,7 @@ def step(number: int) -> Step:
     return Step(t=1.0, step=number, step_s=1, data_s=0, compute_s=None, exchange_s=None)
 
 
-def test_events_stay_until_an_event_outside_of_training_and_then_arrive_in_order(
+def test_events_are_uploaded_in_order_with_the_next_event_outside_of_training(
     artifact_server: ArtifactServer,
 ) -> None:
     log = remote_task.SentLog(artifact_server.url, "node1", 1)
@@ -68,13 +70,13 @@ def test_events_stay_until_an_event_outside_of_training_and_then_arrive_in_order
     assert [event.kind for event in arrived][-2:] == ["step", "error"]
 
 
-def test_the_model_lands_in_the_run_folder(artifact_server: ArtifactServer) -> None:
+def test_the_model_is_stored_in_the_run_folder(artifact_server: ArtifactServer) -> None:
     remote_task.put(f"{artifact_server.url}/model", b"weights")
     assert run_of(artifact_server).model.read_bytes() == b"weights"
 
 
 @pytest.mark.parametrize("path", ["spec", "code", "data/mnist/images", "model"])
-def test_nobody_gets_anything_without_the_key(artifact_server: ArtifactServer, path: str) -> None:
+def test_nothing_is_served_without_the_key(artifact_server: ArtifactServer, path: str) -> None:
     stranger = artifact_server.url.rpartition("/")[0] + "/guess/" + path
     with pytest.raises(urllib.error.HTTPError, match="404"):
         remote_task.get(stranger)
@@ -83,7 +85,7 @@ def test_nobody_gets_anything_without_the_key(artifact_server: ArtifactServer, p
 @pytest.mark.parametrize(
     "path", ["events/../spec", "events/%2e%2e", "spec", "data/../run/spec.json"]
 )
-def test_nothing_can_be_brought_to_another_place(
+def test_uploads_outside_of_the_run_folder_are_refused(
     artifact_server: ArtifactServer, path: str
 ) -> None:
     before = run_of(artifact_server).spec.read_bytes()

@@ -1,4 +1,4 @@
-"""Batches: shards never overlap, and together are what one big worker would take."""
+"""Batches: shards are disjoint, and together equal the batches of one large worker."""
 
 import struct
 import warnings
@@ -35,7 +35,7 @@ def mnist(folder: Path) -> Samples:
 
 
 @pytest.mark.parametrize(("train_size", "workers", "batch_size"), ODD)
-def test_workers_together_take_in_each_step_what_one_worker_with_a_big_batch_takes(
+def test_in_each_step_n_workers_use_the_samples_of_one_worker_with_n_times_the_batch(
     train_size: int, workers: int, batch_size: int
 ) -> None:
     order = epoch_order(2000, train_size, seed=3, epoch=5)
@@ -46,7 +46,7 @@ def test_workers_together_take_in_each_step_what_one_worker_with_a_big_batch_tak
 
 
 @pytest.mark.parametrize(("train_size", "workers", "batch_size"), ODD)
-def test_a_worker_takes_every_nth_sample_of_the_common_order(
+def test_a_worker_uses_every_nth_sample_of_the_common_order(
     train_size: int, workers: int, batch_size: int
 ) -> None:
     order = epoch_order(2000, train_size, seed=3, epoch=5)

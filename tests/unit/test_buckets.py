@@ -1,4 +1,4 @@
-"""In what pieces a model is exchanged."""
+"""Buckets: every number of a model is in one, last layers first."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from workloads.comm.buckets import Bucket, bucket_count, split_into_buckets
 PARTS = [[0, 10, 30, 30, 60], [0, 5]]
 
 
-def test_without_a_size_each_type_is_one_piece_and_the_last_comes_first() -> None:
+def test_without_a_size_each_type_is_one_bucket_and_the_last_comes_first() -> None:
     assert split_into_buckets(PARTS, [4, 8], None) == [
         Bucket(1, 0, 5, range(1)),
         Bucket(0, 0, 60, range(4)),
     ]
 
 
-def test_size_0_is_one_tensor_at_a_time_from_the_last_and_none_that_is_empty() -> None:
+def test_size_0_is_one_bucket_per_tensor_from_the_last_without_empty_ones() -> None:
     found = [(b.part, b.start, b.end) for b in split_into_buckets(PARTS, [4, 8], 0)]
     assert found == [(1, 0, 5), (0, 30, 60), (0, 10, 30), (0, 0, 10)]
 
 
-def test_a_piece_ends_with_the_tensor_that_fills_it() -> None:
+def test_a_bucket_ends_with_the_tensor_that_fills_it() -> None:
     found = [(b.start, b.end) for b in split_into_buckets(PARTS[:1], [4], 121)]
     assert found == [(10, 60), (0, 10)]
 
 
-def test_a_size_beyond_the_model_is_one_piece() -> None:
+def test_a_size_above_the_model_is_one_bucket() -> None:
     assert len(split_into_buckets(PARTS[:1], [4], 10**9)) == 1
 
 
@@ -35,7 +35,7 @@ def test_a_size_beyond_the_model_is_one_piece() -> None:
     some.lists(some.lists(some.integers(0, 50), min_size=1, max_size=8), max_size=3),
     some.none() | some.integers(0, 300),
 )
-def test_every_number_is_in_exactly_one_piece(lengths: list[list[int]], size: int | None) -> None:
+def test_every_number_is_in_exactly_one_bucket(lengths: list[list[int]], size: int | None) -> None:
     parts = [[sum(one[:k]) for k in range(len(one) + 1)] for one in lengths]
     covered = [
         (b.part, at)
@@ -45,7 +45,7 @@ def test_every_number_is_in_exactly_one_piece(lengths: list[list[int]], size: in
     assert sorted(covered) == [(k, at) for k, part in enumerate(parts) for at in range(part[-1])]
 
 
-def test_a_slow_link_is_worth_more_pieces() -> None:
+def test_a_slow_link_has_more_buckets() -> None:
     counts = [bucket_count(16_000_000, 4, rate) for rate in (10, 100, 1000, None)]
     assert counts == sorted(counts, reverse=True)
     assert 64 <= counts[1] < 100

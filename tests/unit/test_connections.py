@@ -1,4 +1,4 @@
-"""What the connections of a process carried, by the kernel's own count."""
+"""Bytes of a process's TCP connections, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import pytest
 from workloads.counters.connections import Connection, parse_tcp_info, read_connections
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "tcp_info"
-"""The struct of both ends of one connection, from Linux 6.18; its first end sent 70000 bytes and received 300."""
+"""tcp_info of both ends of a connection, Linux 6.18; the first sent 70000 bytes, received 300."""
 
 
 def recorded(sent: int, received: int) -> bytes:
     return bytes.fromhex((RECORDED / f"sent-{sent}-received-{received}.hex").read_text())
 
 
-def test_what_the_kernel_says_is_read() -> None:
+def test_acknowledged_and_received_bytes_are_read() -> None:
     assert parse_tcp_info(recorded(70000, 300)) == (70001, 300, 0)  # it opened the connection
     assert parse_tcp_info(recorded(300, 70000)) == (300, 70000, 0)
 
 
-def test_what_was_sent_again_stands_beside() -> None:
+def test_retransmitted_bytes_are_read() -> None:
     state = bytearray(recorded(70000, 300))
     state[208:216] = struct.pack("<Q", 1448)
     assert parse_tcp_info(bytes(state)) == (70001, 300, 1448)
 
 
 @pytest.mark.parametrize("length", [104, 192, 208])  # as of Linux 2.6, 4.10 and 4.18
-def test_an_older_kernel_does_not_say_it(length: int) -> None:
+def test_an_older_kernel_does_not_count_retransmitted_bytes(length: int) -> None:
     assert parse_tcp_info(recorded(70000, 300)[:length]) is None
 
 
@@ -87,7 +87,7 @@ def test_an_ipv6_socket_names_an_ipv4_address_as_the_other_end_does() -> None:
                 assert (f"127.0.0.1:{own}", f"127.0.0.1:{port}") in ends
 
 
-def test_what_is_no_connection_is_left_out_and_nothing_is_left_open() -> None:
+def test_other_descriptors_are_ignored_and_none_is_left_open() -> None:
     before = read_connections()
     with (
         socket.create_server(("127.0.0.1", 0)),
@@ -100,8 +100,8 @@ def test_what_is_no_connection_is_left_out_and_nothing_is_left_open() -> None:
         assert set(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_what_tcp_sent_again_is_counted_in_bytes_not_in_full_segments() -> None:
-    """A lost message of Horovod's talk has 50 bytes; taken for 1448, it would pass for gradients."""
+def test_retransmissions_are_counted_in_bytes_not_in_full_segments() -> None:
+    """A lost control message of Horovod has 50 bytes; counted as 1448 it would be a gradient's."""
     with connected() as (sender, receiver):
         before = found(sender)
         _lose_everything(receiver)

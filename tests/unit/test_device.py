@@ -86,7 +86,7 @@ INPUTS = {
 
 
 def test_tensors_of_two_devices_do_not_mix() -> None:
-    """Without this the test below could not fail. Every machine has `meta`, which computes nothing."""
+    """Without this the test below could not fail. The device `meta` exists on every machine."""
     with pytest.raises(RuntimeError, match="device"):
         torch.empty(2, device="meta") + torch.empty(2)
 

@@ -1,4 +1,4 @@
-"""Whole models of odd tensors, exchanged by every strategy in every kind of piece: the mean is left."""
+"""Models of odd tensors, exchanged by every strategy in every kind of bucket: the mean remains."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def gradient_of(name: str, tensor: Tensor, rank: int, step: int) -> Tensor:
 
 
 def experiment(strategy: str, workers: int, **options: Any) -> Experiment:
-    """Of a model with buffers, as the networks here have them, and with a rate that stays what it is."""
+    """An experiment of a model with buffers, and with a constant learning rate."""
     fixed: dict[str, Any] = {"model": "mnist-bn", "lr_rule": "none", "train_size": 60_000}
     return Experiment(strategy=strategy, workers=workers, **fixed, **options)
 
@@ -91,7 +91,7 @@ def make_exchanger(model: nn.Module, spec: Experiment, rank: int) -> Exchanger:
 
 
 def exchanged_gradients(rank: int, workers: int) -> dict[tuple[str, int], dict[str, Tensor]]:
-    """The gradients that every strategy leaves, for every kind of piece, in the second of two rounds."""
+    """The gradients after the second of two rounds, of every strategy and kind of bucket."""
     results = {}
     for strategy in GRADIENT_STRATEGIES:
         for kind, options in enumerate(PIECES):
@@ -201,7 +201,7 @@ def test_every_strategy_leaves_the_mean_of_odd_tensors(workers: int, tmp_path: P
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
-def test_a_server_updates_by_the_mean_and_everyone_gets_the_model(
+def test_a_server_updates_by_the_mean_and_sends_the_model_to_all_workers(
     workers: int, tmp_path: Path
 ) -> None:
     results = on_workers(f"{HERE}:trained_with_a_server", workers + 1, tmp_path)[:-1]
@@ -222,7 +222,7 @@ def test_a_server_updates_by_the_mean_and_everyone_gets_the_model(
 
 
 @pytest.mark.parametrize(("function", "servers"), [("added_up", 0), ("added_up_by_a_server", 1)])
-def test_a_sum_is_what_is_asked_for(function: str, servers: int, tmp_path: Path) -> None:
+def test_reduce_sum_leaves_the_sum(function: str, servers: int, tmp_path: Path) -> None:
     for result in on_workers(f"{HERE}:{function}", 4 + servers, tmp_path):
         for strategy, got in result.items():
             assert torch.equal(got, torch.full((1000,), 10.0)), strategy

@@ -155,7 +155,7 @@ def test_silent_mirrors_together_cost_one_wait(
     assert held(cache / "digits") == CONTENTS
 
 
-def test_what_a_killed_fetch_left_behind_is_cleared_away(digits: Dataset, cache: Path) -> None:
+def test_temporary_files_of_a_killed_fetch_are_removed(digits: Dataset, cache: Path) -> None:
     (cache / "digits" / ".fetch-killed").mkdir(parents=True)
     (cache / "digits" / ".fetch-killed" / "images").write_bytes(b"half")
     prepare(digits)
@@ -171,7 +171,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(
     assert "GRADWIRE_DATA_DIR" in message
 
 
-def test_a_slow_fetch_says_how_far_it_is(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_fetch_prints_its_progress(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "PROGRESS_EVERY_S", 0.0)
     said: list[str] = []
     prepare(digits, say=said.append)

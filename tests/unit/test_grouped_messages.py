@@ -1,4 +1,4 @@
-"""What NCCL is given, on real processes and CPU tensors: messages in groups leave what messages by themselves leave."""
+"""Grouped messages, as NCCL needs them, give the same results as single ones, on real processes."""
 
 from __future__ import annotations
 
@@ -75,14 +75,16 @@ def test_every_worker_gets_the_mean_in_the_same_bits(workers: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("workers", [3, 4])
-def test_pairs_and_rings_leave_the_same_bits_either_way(workers: int, tmp_path: Path) -> None:
+def test_pairs_and_rings_leave_the_same_bits_with_and_without_groups(
+    workers: int, tmp_path: Path
+) -> None:
     for grouped, plain in on_workers(f"{HERE}:in_groups_and_by_themselves", workers, tmp_path):
         for case, history in grouped.items():
             for one, other in zip(history, plain[case], strict=True):
                 assert torch.equal(one, other), case
 
 
-def test_a_server_leaves_the_same_parameters_either_way(tmp_path: Path) -> None:
+def test_a_server_leaves_the_same_parameters_with_and_without_groups(tmp_path: Path) -> None:
     for grouped, plain in on_workers(f"{HERE}:served_both_ways", 4, tmp_path)[:-1]:
         for kind, parameters in grouped.items():
             for name, tensor in parameters.items():

@@ -1,4 +1,4 @@
-"""What a node counts of itself, beside what the kernel says from outside."""
+"""A node's own interface counters, compared with those read from the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.counters.interfaces import full_segment_bytes, read_interfaces, r
 
 
 @in_own_network
-def test_a_node_counts_the_same_from_inside_and_outside_without_what_it_says_to_itself() -> None:
+def test_the_worker_and_the_host_read_the_same_counters_without_loopback() -> None:
     def others() -> Counters:
         text = Path("/proc/self/net/dev").read_text()
         return total(c for name, c in parse_net_dev(text).items() if name != "lo")
@@ -30,7 +30,7 @@ def test_a_node_counts_the_same_from_inside_and_outside_without_what_it_says_to_
 
 
 @in_own_network
-def test_what_workers_of_one_host_say_to_each_other_counts_its_payload_exactly() -> None:
+def test_traffic_between_workers_of_one_host_is_counted_exactly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with socket.create_connection(server.getsockname()) as sender:
             receiver, _ = server.accept()

@@ -1,4 +1,4 @@
-"""Memory that is not there: an error that is caught and said, instead of a process that is killed."""
+"""A worker that runs out of memory gets an error, instead of being killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(size: str, before: str = "") -> list[str]:
     return answer.stdout.splitlines()
 
 
-def test_a_worker_may_take_its_share_and_is_told_when_it_asks_for_more() -> None:
+def test_an_allocation_above_a_workers_share_is_an_error() -> None:
     limit, said = run("2 * memory.available_bytes()")
     assert int(limit) < memory.available_bytes()
     assert said.startswith("True ran out of memory in the ")
@@ -45,18 +45,20 @@ def test_a_worker_may_take_its_share_and_is_told_when_it_asks_for_more() -> None
     assert "--batch-size" in said
 
 
-def test_what_fits_is_given() -> None:
+def test_an_allocation_within_the_share_succeeds() -> None:
     assert run("1000_000")[1] == "got it"
 
 
-def test_a_limit_that_is_already_there_is_kept() -> None:
+def test_an_existing_lower_limit_is_kept() -> None:
     before = "resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))"
     limit, said = run("2**31", before)
     assert int(limit) == 2**30
     assert said.startswith("True ran out of memory in the 1.1 GB")
 
 
-def test_torchrun_says_how_many_workers_share_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_on_a_machine_is_that_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = Experiment(workers=4)
     assert memory.workers_on_machine(spec) == 4
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
@@ -73,5 +75,5 @@ def test_torchrun_says_how_many_workers_share_a_machine(monkeypatch: pytest.Monk
         (ValueError("out of memory"), False),
     ],
 )
-def test_only_memory_errors_are_taken_for_such(error: Exception, is_memory: bool) -> None:
+def test_only_out_of_memory_errors_are_recognised(error: Exception, is_memory: bool) -> None:
     assert memory.is_out_of_memory(error) == is_memory

@@ -1,4 +1,4 @@
-"""The networks: as large as they say, and equal to a forward pass that is written out another way."""
+"""The networks: their sizes, and equality with a forward pass written in another way."""
 
 from __future__ import annotations
 

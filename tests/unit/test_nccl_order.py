@@ -1,8 +1,8 @@
-"""What NCCL would do with our groups of messages: nobody waits for ever.
+"""NCCL's order of messages: grouped messages never deadlock.
 
-Gloo sends without waiting for the receiver, so it cannot show a deadlock. Here workers are threads, and messages meet as
-NCCL's do: a worker has one group under way; a message is delivered when both its ends are in groups under way; a group
-is over when all of its messages are delivered, and only then the next one begins.
+Gloo sends without waiting for the receiver, so it cannot show a deadlock. Here workers are threads,
+and messages are delivered as by NCCL: a worker has one group in progress; a message is delivered
+when both ends are in groups in progress; the next group begins when the last one is delivered.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ class Half:
     delivered: bool = False
 
 
-class Meeting:
-    """All workers' groups that are under way."""
+class Network:
+    """All workers' groups in progress."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.under_way: dict[int, list[Half]] = {}
+        self.in_progress: dict[int, list[Half]] = {}
         self.own = threading.local()
 
     def sendrecv(self, group: Sequence[Half]) -> list[Any]:
         rank = self.own.rank
         with self.changed:
-            assert rank not in self.under_way
-            self.under_way[rank] = list(group)
+            assert rank not in self.in_progress
+            self.in_progress[rank] = list(group)
             self._deliver()
             if not self.changed.wait_for(lambda: all(h.delivered for h in group), PATIENCE_S):
-                raise Deadlock(f"worker {rank} waits for ever")
-            del self.under_way[rank]
+                raise Deadlock(f"worker {rank} is in a deadlock")
+            del self.in_progress[rank]
         return []
 
     def _deliver(self) -> None:
-        for rank, group in self.under_way.items():
+        for rank, group in self.in_progress.items():
             for half in group:
                 if half.kind == "send" and not half.delivered:
-                    theirs = self.under_way.get(half.peer, [])
+                    theirs = self.in_progress.get(half.peer, [])
                     ends = [h for h in theirs if (h.kind, h.peer) == ("receive", rank)]
                     other = next((h for h in ends if not h.delivered), None)
                     if other is not None:
@@ -78,7 +78,7 @@ class Meeting:
 
 
 class OfEachThread(dict[Any, Any]):
-    """Kept buffers are a process's own, and here workers are threads."""
+    """Reused buffers belong to a process, and here workers are threads."""
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__((threading.get_ident(), key))
@@ -91,8 +91,8 @@ class OfEachThread(dict[Any, Any]):
 
 
 @pytest.fixture
-def meeting(monkeypatch: pytest.MonkeyPatch) -> Meeting:
-    made = Meeting()
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    made = Network()
     library = SimpleNamespace(
         isend="send", irecv="receive", P2POp=Half, batch_isend_irecv=made.sendrecv
     )
@@ -102,19 +102,19 @@ def meeting(monkeypatch: pytest.MonkeyPatch) -> Meeting:
     return made
 
 
-def on_all(meeting: Meeting, workers: int, work: Callable[[int], Any]) -> list[Any]:
+def on_all(network: Network, workers: int, work: Callable[[int], Any]) -> list[Any]:
     def as_worker(rank: int) -> Any:
-        meeting.own.rank = rank
+        network.own.rank = rank
         return work(rank)
 
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(as_worker, range(workers)))
 
 
-def test_two_workers_that_send_before_they_receive_wait_for_ever(
-    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+def test_two_workers_that_send_before_they_receive_deadlock(
+    network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the others below would pass whatever we do."""
+    """Without this the tests below could not fail."""
     monkeypatch.setitem(globals(), "PATIENCE_S", 0.2)
 
     def work(rank: int) -> None:
@@ -122,12 +122,14 @@ def test_two_workers_that_send_before_they_receive_wait_for_ever(
         messages.sendrecv([], [(torch.empty(3), 1 - rank)])
 
     with pytest.raises(Deadlock):
-        on_all(meeting, 2, work)
+        on_all(network, 2, work)
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("strategy", ["ring", "gather-scatter", "reduce-broadcast"])
-def test_everybody_gets_the_mean(strategy: str, workers: int, meeting: Meeting) -> None:
+def test_every_worker_gets_the_mean_without_deadlock(
+    strategy: str, workers: int, network: Network
+) -> None:
     spec = Experiment(strategy=strategy, workers=workers, train_size=60_000)
 
     def work(rank: int) -> list[Tensor]:
@@ -136,7 +138,7 @@ def test_everybody_gets_the_mean(strategy: str, workers: int, meeting: Meeting) 
             STRATEGIES[strategy].exchange(flat, Round(spec, rank, index))
         return tensors
 
-    results = on_all(meeting, workers, work)
+    results = on_all(network, workers, work)
     for at, size in enumerate(SIZES):
         mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
         for result in results:
@@ -148,8 +150,8 @@ def test_everybody_gets_the_mean(strategy: str, workers: int, meeting: Meeting) 
     ("workers", "passes", "schedule"),
     [(4, 1, "ring"), (5, 1, "random"), (6, 2, "ring"), (7, 2, "random"), (6, 1, "exponential")],
 )
-def test_groups_that_change_from_round_to_round_do_too(
-    workers: int, passes: int, schedule: str, meeting: Meeting
+def test_groups_that_change_every_round_average_without_deadlock(
+    workers: int, passes: int, schedule: str, network: Network
 ) -> None:
     spec = Experiment(
         strategy="pairwise", workers=workers, passes=passes, schedule=schedule, train_size=60_000
@@ -166,12 +168,12 @@ def test_groups_that_change_from_round_to_round_do_too(
     for index in range(rounds):
         for members in groups(index, workers, passes, schedule, spec.seed):
             expected[list(members)] = expected[list(members)].mean(0)
-    results = on_all(meeting, workers, work)
+    results = on_all(network, workers, work)
     assert torch.allclose(torch.stack(results).double(), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_a_server_answers_all(workers: int, meeting: Meeting) -> None:
+def test_a_server_replies_to_all_workers_without_deadlock(workers: int, network: Network) -> None:
     spec = Experiment(strategy="parameter-server", workers=workers, train_size=60_000)
 
     def work(rank: int) -> list[Tensor]:
@@ -184,7 +186,7 @@ def test_a_server_answers_all(workers: int, meeting: Meeting) -> None:
                 STRATEGIES["parameter-server"].exchange(flat, round)
         return tensors
 
-    results = on_all(meeting, workers + 1, work)
+    results = on_all(network, workers + 1, work)
     for at, size in enumerate(SIZES):
         mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
         for result in results:
@@ -194,9 +196,9 @@ def test_a_server_answers_all(workers: int, meeting: Meeting) -> None:
 @pytest.mark.parametrize("how", ["none", "bf16"])
 @pytest.mark.parametrize("strategy", ["ring", "gather-scatter", "reduce-broadcast", "pairwise"])
 def test_an_exchange_stays_on_the_device_of_its_tensor(
-    strategy: str, how: str, meeting: Meeting
+    strategy: str, how: str, network: Network
 ) -> None:
-    """What does not mix with a tensor of another device is not on it (tests/unit/test_device.py)."""
+    """Tensors of different devices do not mix (tests/unit/test_device.py)."""
     groups: dict[str, Any] = {"passes": 1, "schedule": "ring"} if strategy == "pairwise" else {}
     spec = Experiment(strategy=strategy, workers=4, train_size=60_000, **groups)
 
@@ -205,6 +207,6 @@ def test_an_exchange_stays_on_the_device_of_its_tensor(
         compressed(STRATEGIES[strategy].exchange, how)(flat, Round(spec, rank, 0))
         return flat
 
-    assert {flat.device.type for flat in on_all(meeting, 4, work)} == {"meta"}
+    assert {flat.device.type for flat in on_all(network, 4, work)} == {"meta"}
     buffers = dict.values(messages._buffers)
     assert {buffer.device.type for buffer in buffers} == {"meta"}

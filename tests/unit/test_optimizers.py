@@ -1,4 +1,4 @@
-"""Updates on flat tensors equal torch.optim's, whole or slice by slice; rates follow their rules."""
+"""Updates of flat tensors equal torch.optim's; learning rates follow their rules."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_updates_are_those_of_torch(name: str, weight_decay: float, in_pieces: b
         assert torch.allclose(mine, other_one, rtol=1e-5, atol=1e-6)
 
 
-def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
+def test_lars_updates_each_layer_in_proportion_to_its_weights() -> None:
     model = make_model("mnist-cnn", 1)
     flat = FlatModel(model)
     before = [p.detach().clone() for p in model.parameters()]
@@ -100,7 +100,7 @@ def test_lars_takes_in_each_layer_a_step_in_proportion_to_its_weights() -> None:
         ({"lr_rule": "auto", "strategy": "single", "workers": 1}, 1),
     ],
 )
-def test_the_rate_follows_the_batches_that_make_an_update(
+def test_the_rate_is_scaled_by_the_batches_of_an_update(
     options: dict[str, Any], factor: float
 ) -> None:
     assert full_rate(Experiment(**{"workers": 4, "lr": 0.05, **options})) == pytest.approx(
@@ -109,7 +109,7 @@ def test_the_rate_follows_the_batches_that_make_an_update(
 
 
 @pytest.mark.parametrize(("workers", "epochs", "rise"), [(4, 3, 1.0), (4, 1, 0.0), (1, 3, 0.0)])
-def test_only_a_rate_that_a_rule_raises_and_that_is_kept_for_a_while_rises(
+def test_only_a_scaled_rate_of_several_epochs_is_warmed_up(
     workers: int, epochs: int, rise: float
 ) -> None:
     spec = Experiment(workers=workers, epochs=epochs, train_size=6000)
@@ -117,7 +117,7 @@ def test_only_a_rate_that_a_rule_raises_and_that_is_kept_for_a_while_rises(
     assert learning_rate(spec, epochs * spec.steps_per_epoch - 1) == full_rate(spec)
 
 
-def test_the_rate_rises_step_by_step_and_then_stays() -> None:
+def test_warm_up_raises_the_rate_in_every_step_up_to_the_full_rate() -> None:
     spec = Experiment(workers=4, lr=0.1, lr_rule="linear", warmup_epochs=0.5)
     assert spec.steps_per_epoch == 23
     rates = [learning_rate(spec, step) for step in range(30)]

@@ -46,7 +46,9 @@ def digits(server: Path, web: Callable[[Path], str]) -> Dataset:
     return made("digits", mirrors=(web(server),))
 
 
-def test_what_is_lacking_is_fetched_once_and_readable_by_all(digits: Dataset, cache: Path) -> None:
+def test_missing_files_are_fetched_once_and_readable_by_all_users(
+    digits: Dataset, cache: Path
+) -> None:
     said: list[str] = []
     assert prepare(digits, say=said.append) == cache / "digits"
     assert held(cache / "digits") == CONTENTS
@@ -169,7 +171,7 @@ def test_data_sets_in_different_places_are_copied_into_one_folder_for_the_nodes(
 
 
 @pytest.mark.parametrize("place", ["digits", "", "Digits/raw"])
-def test_nodes_find_a_set_wherever_the_plan_accepts_it(place: str, tmp_path: Path) -> None:
+def test_nodes_find_a_data_set_in_every_accepted_layout(place: str, tmp_path: Path) -> None:
     """As torchvision lays them out, too."""
     digits = made("digits")
     lay_out(tmp_path / place)
@@ -188,7 +190,7 @@ def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPa
     assert folders.default_data_dir() == Path("/home/someone/.cache/gradwire")
 
 
-def test_the_status_shows_what_is_right_missing_and_corrupt(
+def test_the_status_counts_intact_missing_and_corrupt_files(
     digits: Dataset,
     cache: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -231,7 +233,7 @@ def test_a_mistake_on_the_command_line_is_one_line_and_code_2(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_failed_fetch_is_told_and_code_2(
+def test_a_failed_fetch_is_an_error_with_code_2(
     digits: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "FILES", {"digits": replace(digits, mirrors=())})

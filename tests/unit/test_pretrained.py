@@ -1,4 +1,4 @@
-"""Which model a workload takes where weights may be out of reach. The hub is a real server, on loopback."""
+"""Which model a workload uses where weights may be unavailable. The hub is a real web server."""
 
 from __future__ import annotations
 
@@ -44,33 +44,33 @@ def weights(address: str) -> dict[str, Dataset]:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def unreachable() -> Iterator[str]:
     """An address at which nothing listens."""
-    with socket.socket() as held:  # and nobody else can begin to
+    with socket.socket() as held:  # bound, so that no other process can listen
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}/"
 
 
-def test_the_large_one_is_taken_where_the_hub_has_it(hub: tuple[str, Path]) -> None:
+def test_the_first_model_is_chosen_where_the_hub_has_it(hub: tuple[str, Path]) -> None:
     address, folder = hub
     (folder / "w").write_bytes(RAW)
     assert choose(MODELS, None, weights(address)) == ("large", "which will be fetched")
 
 
-def test_a_hub_that_answers_but_does_not_have_it_is_out_of_reach(hub: tuple[str, Path]) -> None:
+def test_weights_that_the_hub_does_not_have_are_not_available(hub: tuple[str, Path]) -> None:
     model, why = choose(MODELS, None, weights(hub[0]))
     assert model == "small"
     assert "large is neither here nor available (127.0.0.1" in why
     assert "not found" in why.lower()
 
 
-def test_the_small_one_is_taken_where_nobody_answers(nobody: str) -> None:
-    model, why = choose(MODELS, None, weights(nobody))
+def test_the_last_model_is_chosen_where_no_hub_answers(unreachable: str) -> None:
+    model, why = choose(MODELS, None, weights(unreachable))
     assert model == "small"
     assert "Connection refused" in why
 
 
-def test_a_hub_that_is_silent_is_given_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_hub_has_a_short_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "ANSWER_TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         model, why = choose(MODELS, None, weights(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
@@ -80,33 +80,35 @@ def test_a_hub_that_is_silent_is_given_a_short_time(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("where", ["cache", "data_dir", "shared"])
 def test_files_that_are_here_need_no_hub(
-    where: str, nobody: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, unreachable: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = {"cache": cache, "data_dir": tmp_path / "mine", "shared": tmp_path / "ours"}[where]
     monkeypatch.setenv("GRADWIRE_DATA_PATH", str(tmp_path / "ours"))
     (root / "large").mkdir(parents=True)
     (root / "large" / "w").write_bytes(RAW)
-    found = choose(MODELS, tmp_path / "mine", weights(nobody))
+    found = choose(MODELS, tmp_path / "mine", weights(unreachable))
     assert found == ("large", f"whose files are in {root / 'large'}")
     (root / "large" / "w").write_bytes(RAW[::-1])
-    assert choose(MODELS, tmp_path / "mine", weights(nobody))[0] == "small"
+    assert choose(MODELS, tmp_path / "mine", weights(unreachable))[0] == "small"
 
 
-def test_a_workload_asks_once_and_its_line_says_how_to_pin(nobody: str) -> None:
-    chooser = Chooser(weights=weights(nobody))
+def test_a_model_is_chosen_once_for_a_workload_and_the_line_says_how_to_pin_it(
+    unreachable: str,
+) -> None:
+    chooser = Chooser(weights=weights(unreachable))
     assert [chooser("some", MODELS) for _ in range(3)] == ["small"] * 3
     (line,) = chooser.lines.values()
     assert line.startswith("workload some: model small, since large is neither here nor available")
     assert line.endswith("; --model small pins it")
 
 
-def test_the_chosen_name_is_what_is_run_and_a_model_that_was_named_is_not_asked_for(
-    nobody: str, hub: tuple[str, Path]
+def test_the_chosen_model_is_run_and_a_named_model_needs_no_choice(
+    unreachable: str, hub: tuple[str, Path]
 ) -> None:
     address, folder = hub
     candidates = WORKLOADS["bert-rte"]["model"]
     (folder / WEIGHTS[candidates[0]].files[0].name).write_bytes(RAW)
-    for mirror, taken in ((address, "bert-base-cased"), (nobody, "bert-minilm")):
+    for mirror, taken in ((address, "bert-base-cased"), (unreachable, "bert-minilm")):
         known = {name: replace(one, mirrors=(mirror,)) for name, one in WEIGHTS.items()}
         chooser = Chooser(weights=known)
         for flags in ("--workload bert-rte", "--preset language-model"):

@@ -48,15 +48,13 @@ def test_npm_is_used_when_no_mirror_has_the_files(
     assert held(cache / "digits") == CONTENTS
 
 
-def test_what_npm_complains_about_is_in_the_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_npm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     npm_that("echo 'npm error code E404' >&2; echo more >&2; exit 1", tmp_path, monkeypatch)
     message = refusal(lambda: prepare(made("digits", packages=(NPM,))))
     assert "npm digits@1: npm error code E404" in message
 
 
-def test_an_npm_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npm_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     npm_that("exec sleep 60", tmp_path, monkeypatch)
     view, pack = registries.CLIENTS["npm"]
     clients = {"npm": ((0.2, view[1]), pack)}

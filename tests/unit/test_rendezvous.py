@@ -1,4 +1,4 @@
-"""Nodes wait for the first of them, which may come last."""
+"""Nodes wait for node 0, which may start last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workloads.comm.rendezvous import await_rendezvous
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch) -> socket.socket:
-    """A port that is taken, so that nobody else answers there, and on which nobody listens yet."""
+    """A bound port on which nothing listens yet."""
     server = socket.socket()
     server.bind(("127.0.0.1", 0))
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")

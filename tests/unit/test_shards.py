@@ -1,4 +1,4 @@
-"""Who trains on what: shards are equally large and never overlap, however uneven their labels are."""
+"""Shards: equally large and disjoint, however large the label skew."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_shards_are_equally_large_and_disjoint(how: str, workers: int) -> None:
     assert len(set(torch.cat(shards).tolist())) == 3000 // workers * workers
 
 
-def test_the_smaller_alpha_the_more_uneven_and_by_label_most_of_all() -> None:
+def test_label_skew_grows_as_alpha_falls_and_is_largest_by_label() -> None:
     labels = labelled()
     ways = ["iid", "dirichlet:100", "dirichlet:1", "dirichlet:0.1", "label"]
     found = [label_skew(label_counts(labels, partition.shards(labels, 10, w, 2))) for w in ways]
@@ -51,7 +51,7 @@ def test_the_smaller_alpha_the_more_uneven_and_by_label_most_of_all() -> None:
     assert found[-1] > 0.85
 
 
-def test_a_partition_depends_on_the_seed_and_on_nothing_else() -> None:
+def test_a_partition_depends_on_the_seed_only() -> None:
     labels = labelled()
     torch.manual_seed(99)
     one, again, other = (partition.shards(labels, 4, "dirichlet:0.5", seed) for seed in (1, 1, 2))
@@ -70,7 +70,7 @@ def test_a_partition_depends_on_the_seed_and_on_nothing_else() -> None:
         ("even", "there is"),
     ],
 )
-def test_a_partition_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+def test_an_unknown_partition_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse_partition(text)
     with pytest.raises(SpecError, match="partition"):
@@ -112,7 +112,7 @@ def test_a_fixed_shuffle_repeats_the_first_epoch(how: str) -> None:
     assert not torch.equal(usual.rows(1), usual.rows(2))
 
 
-def test_uneven_shards_stay_with_their_worker_from_epoch_to_epoch() -> None:
+def test_skewed_shards_stay_with_their_worker_in_all_epochs() -> None:
     shard = Shard(spec(partition="label"), 0, samples())
     assert set(shard.rows(1).flatten().tolist()) == set(shard.rows(2).flatten().tolist())
     counts = shard.label_counts()
@@ -142,7 +142,7 @@ def test_images_of_one_channel_or_three_are_augmented(name: str) -> None:
     assert not torch.equal(changed[0], usual[0])
 
 
-def test_an_image_is_moved_by_at_most_4_pixels_and_mirrored_whoever_takes_it() -> None:
+def test_an_image_is_shifted_by_at_most_4_pixels_and_mirrored() -> None:
     images = torch.arange(1, 1 + 2 * 3 * 8 * 8).view(2, 3, 8, 8)
     still = torch.tensor([[4, 4, 0], [4, 4, 1]])
     assert torch.equal(augment(images, still)[0], images[0])
@@ -177,7 +177,7 @@ def test_cifar_records_become_labels_and_planes(tmp_path: Path) -> None:
     assert torch.equal(data.test_labels, records["test_batch.bin"][:, 0])
 
 
-def test_how_training_went_is_told_by_epoch() -> None:
+def test_training_is_summarised_by_epoch() -> None:
     def log(rank: int) -> NodeLog:
         hello = Hello(rank=rank, parameters=7, labels=[20, 0] if rank else [10, 10])
         steps = [

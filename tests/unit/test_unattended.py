@@ -1,4 +1,4 @@
-"""A worker that torchrun has started on a host of its own: what it refuses, and what it leaves behind."""
+"""Workers that torchrun starts on hosts of their own: what they refuse, and what they write."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_a_node_that_fell_silent_is_why_a_run_failed_and_else_the_first_complain
 
 
 def test_nodes_that_ran_on_one_host_are_found() -> None:
-    """Started one by one, each looked alone; the bytes between them went through lo, where nobody counts."""
+    """Each was started alone; bytes between them passed lo, which is not counted."""
     here, there, old = (NodeLog([Hello(rank=0, network=name)]) for name in ("a", "b", None))
     assert summarise_folder.find_shared_host([here, there, old, old]) is None
     line = str(summarise_folder.find_shared_host([there, here, here]))
