@@ -106,7 +106,7 @@ def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
 
 
 def _activity(readings: Sequence[Sample], interval_s: float) -> int:
-    """One node's. Readings are not exactly periodic: the one nearest to each tick counts."""
+    """One node's. Readings are not exactly periodic: the nearest to each tick counts."""
     gaps = [after.t - before.t for before, after in itertools.pairwise(readings)]
     slack = median(gaps) / 2 if gaps else 0.0
     activity, passed = 0, Counters()

@@ -53,16 +53,16 @@ def find_configurations(runs: Runs) -> list[Configuration]:
         for _, members in groups
     ]
     tasks: dict[str, list[Configuration]] = {}
-    for one in found:
-        tasks.setdefault(one.task, []).append(one)
+    for configuration in found:
+        tasks.setdefault(configuration.task, []).append(configuration)
     models = [str(members[0].row["model"]) for members in tasks.values()]
     names = {}
     sizes = several_sizes(runs.table)
     for (task, members), model in zip(tasks.items(), models, strict=True):
-        name = model if models.count(model) == 1 else task
-        for one in named(members, with_workers=sizes):
-            names[one.numbers] = one.label + (f", {name}" if len(tasks) > 1 else "")
-    return [dataclasses.replace(one, label=names[one.numbers]) for one in found]
+        suffix = f", {model if models.count(model) == 1 else task}" if len(tasks) > 1 else ""
+        for member in named(members, with_workers=sizes):
+            names[member.numbers] = member.label + suffix
+    return [dataclasses.replace(member, label=names[member.numbers]) for member in found]
 
 
 def named(
@@ -72,23 +72,18 @@ def named(
     members = list(configurations)
     if not members:
         return []
-    table = pd.DataFrame([one.row for one in members])
+    rows = [member.row for member in members]
+    table = pd.DataFrame(rows)
     options = [option for option in differing(table) if option != "seed"]
-    several_engines = table["engine"].nunique() > 1
+    texts = labels(rows, options, with_workers=with_workers)
+    if table["engine"].nunique() > 1:
+        texts = [f"{text}, {row['engine']}" for text, row in zip(texts, rows, strict=True)]
     return [
-        dataclasses.replace(
-            one,
-            label=text + (f", {one.row['engine']}" if several_engines else ""),
-        )
-        for one, text in zip(
-            members,
-            labels([one.row for one in members], options, with_workers=with_workers),
-            strict=True,
-        )
+        dataclasses.replace(member, label=text) for member, text in zip(members, texts, strict=True)
     ]
 
 
-def mean(runs: Runs, one: Configuration, column: str) -> float | None:
+def mean(runs: Runs, configuration: Configuration, column: str) -> float | None:
     """Over its runs, of those that know it."""
-    values = runs.table.loc[list(one.numbers), column].dropna()
+    values = runs.table.loc[list(configuration.numbers), column].dropna()
     return None if values.empty else float(values.astype(float).mean())

@@ -17,7 +17,7 @@ from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
 class Words(NamedTuple):
     text: Callable[[Any], str]
     free: str = ""
-    """Where it was not asked for."""
+    """Where it is not set."""
 
 
 def _count(noun: str) -> Callable[[Any], str]:
@@ -57,32 +57,32 @@ def differing(runs: pd.DataFrame) -> list[str]:
 
 
 def several_sizes(runs: pd.DataFrame) -> bool:
-    """Whether the number of workers tells runs apart; the one of `single` goes without saying."""
+    """Whether the number of workers tells runs apart; `single` always has one."""
     readable = runs[runs["strategy"].notna()]
     return bool(readable[readable["strategy"] != "single"]["workers"].nunique() > 1)
 
 
 def in_common(runs: pd.DataFrame) -> str:
-    """What all runs that could be read have in common, in words; empty where none could."""
+    """What all readable runs have in common, in words; empty where none is readable."""
     readable = runs[runs["strategy"].notna()]
     if readable.empty:
         return ""
-    said = []
+    phrases = []
     for option, words in SHARED.items():
         of = readable[readable["strategy"] != "single"] if option == "workers" else readable
         values = of[option].unique()
         if len(values) == 1 and (words.free or not pd.isna(values[0])):
-            said.append(words.free if pd.isna(values[0]) else words.text(values[0]))
-    return ", ".join(text for text in said if text).replace(", on ", " on ", 1)
+            phrases.append(words.free if pd.isna(values[0]) else words.text(values[0]))
+    return ", ".join(text for text in phrases if text).replace(", on ", " on ", 1)
 
 
 def scored_on(runs: pd.DataFrame) -> str:
-    """What the accuracy at the end is of: all test samples, or as many as --test-size says."""
+    """Which samples the final accuracy is measured on: the test set, or --test-size of it."""
     sizes = runs[runs["accuracy"].notna()]["test_size"]
-    asked = sorted(int(size) for size in sizes.dropna().unique())
-    if not asked:
+    limits = sorted(int(size) for size in sizes.dropna().unique())
+    if not limits:
         return "on the whole test set"
-    least, most = f"{asked[0]:,}", f"{asked[-1]:,}"
+    least, most = f"{limits[0]:,}", f"{limits[-1]:,}"
     samples = f"on {least if least == most else f'{least} to {most}'} test samples (--test-size)"
     return f"{samples}, or on the whole test set" if sizes.isna().any() else samples
 

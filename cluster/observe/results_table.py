@@ -63,8 +63,8 @@ def print_links(summaries: Sequence[Summary], console: Console) -> None:
         return
     worst_first = sorted(found.values(), key=lambda link: -abs(link.error))
     more = len(found) - MOST_LINKS
-    rest = f"; the {MOST_LINKS} that are furthest off, {more} more are nearer" if more > 0 else ""
-    console.print(f"links, verified before training: Mbit/s on the wire{rest}", style="italic")
+    note = f" (the {MOST_LINKS} with the largest error, of {len(found)})" if more > 0 else ""
+    console.print(f"links, verified before training: Mbit/s on the wire{note}", style="italic")
     table = Table(box=None)
     for heading in ("node", "target", "sent", "received", "error"):
         table.add_column(heading, justify="left" if heading == "node" else "right")

@@ -24,16 +24,16 @@ counters = some.builds(Counters, numbers, numbers, numbers, numbers)
 
 
 @given(counters, counters)
-def test_what_is_added_can_be_taken_away(one: Counters, other: Counters) -> None:
-    assert one + other - other == one
-    assert one + other == other + one
-    assert one - one == Counters()
+def test_what_is_added_can_be_taken_away(first: Counters, other: Counters) -> None:
+    assert first + other - other == first
+    assert first + other == other + first
+    assert first - first == Counters()
 
 
 @given(some.lists(counters, max_size=8))
 def test_a_total_is_the_sum_of_every_field(several: list[Counters]) -> None:
     for name in COUNTER_FIELDS:
-        assert getattr(total(several), name) == sum(getattr(one, name) for one in several)
+        assert getattr(total(several), name) == sum(getattr(each, name) for each in several)
 
 
 def test_the_total_of_nothing_is_nothing() -> None:
@@ -41,30 +41,33 @@ def test_the_total_of_nothing_is_nothing() -> None:
 
 
 def test_fields_keep_their_order_in_values() -> None:
-    one = Counters(sent_bytes=1, sent_packets=2, received_bytes=3, received_packets=4)
-    assert one.values() == (1, 2, 3, 4)
-    assert Counters(*one.values()) == one
+    first = Counters(sent_bytes=1, sent_packets=2, received_bytes=3, received_packets=4)
+    assert first.values() == (1, 2, 3, 4)
+    assert Counters(*first.values()) == first
 
 
 def test_payload_is_bytes_less_66_for_every_packet() -> None:
-    one = Counters(sent_bytes=1514, sent_packets=1, received_bytes=660, received_packets=10)
-    assert one.sent_payload == 1448  # the segment of a full Ethernet frame with timestamps
-    assert one.received_payload == 0  # bare acknowledgements
+    first = Counters(sent_bytes=1514, sent_packets=1, received_bytes=660, received_packets=10)
+    assert first.sent_payload == 1448  # the segment of a full Ethernet frame with timestamps
+    assert first.received_payload == 0  # bare acknowledgements
 
 
 @given(counters, counters)
-def test_payloads_add_up_like_bytes(one: Counters, other: Counters) -> None:
-    assert (one + other).sent_payload == one.sent_payload + other.sent_payload
-    assert (one + other).received_payload == one.received_payload + other.received_payload
-    assert one.sent_bytes - one.sent_payload == HEADER_BYTES * one.sent_packets
+def test_payloads_add_up_like_bytes(first: Counters, other: Counters) -> None:
+    assert (first + other).sent_payload == first.sent_payload + other.sent_payload
+    assert (first + other).received_payload == first.received_payload + other.received_payload
+    assert first.sent_bytes - first.sent_payload == HEADER_BYTES * first.sent_packets
 
 
 @given(counters)
-def test_the_other_end_of_the_cable_sees_sent_as_received(one: Counters) -> None:
-    swapped = one.swapped()
-    assert (swapped.sent_bytes, swapped.sent_packets) == (one.received_bytes, one.received_packets)
-    assert swapped.sent_payload == one.received_payload
-    assert swapped.swapped() == one
+def test_the_other_end_of_the_cable_sees_sent_as_received(first: Counters) -> None:
+    swapped = first.swapped()
+    assert (swapped.sent_bytes, swapped.sent_packets) == (
+        first.received_bytes,
+        first.received_packets,
+    )
+    assert swapped.sent_payload == first.received_payload
+    assert swapped.swapped() == first
 
 
 def test_counters_are_frozen() -> None:
@@ -74,11 +77,15 @@ def test_counters_are_frozen() -> None:
 
 RECORDED = """\
 Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo: 1234567    8901    0    0    0     0          0         0  1234567    8901    0    0    0     0       0          0
-  eth0: 98765432   65432    1    2    3     4          5         6 12345678   23456    7    8    9    10      11         12
-node12:4294967297 3000000000    0    0    0     0          0         0 18446744073709551615 5    0    0    0     0       0          0
-"""  # noqa: E501
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop \
+fifo colls carrier compressed
+    lo: 1234567    8901    0    0    0     0          0         0  1234567    8901    0    0   \
+ 0     0       0          0
+  eth0: 98765432   65432    1    2    3     4          5         6 12345678   23456    7    8  \
+  9    10      11         12
+node12:4294967297 3000000000    0    0    0     0          0         0 18446744073709551615 5  \
+  0    0    0     0       0          0
+"""
 
 
 def test_a_recorded_net_dev_is_read_in_the_right_columns() -> None:

@@ -167,10 +167,10 @@ def test_samples_that_were_never_taken_are_none(folder: RunFolder) -> None:
 
 def test_a_last_sample_that_was_cut_off_anywhere_is_left_out(folder: RunFolder) -> None:
     """A cut-off counter would look like one that restarted."""
-    whole, one = table(SAMPLES), table(SAMPLES[:1])
-    for kept in range(len(one), len(whole) - len("\r\n")):
+    whole, first = table(SAMPLES), table(SAMPLES[:1])
+    for kept in range(len(first), len(whole) - len("\r\n")):
         folder.samples.write_bytes(whole[:kept])
-        assert list(folder.read_samples()) == SAMPLES[:1], whole[len(one) : kept]
+        assert list(folder.read_samples()) == SAMPLES[:1], whole[len(first) : kept]
 
 
 # --- sessions ------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_two_sessions_that_begin_at_once_have_folders_of_their_own(tmp_path: Pat
         return new_session(tmp_path / "not" / "yet" / "there")
 
     with ThreadPoolExecutor(2) as pool:
-        first, second = (one.result() for one in [pool.submit(begin) for _ in range(2)])
+        first, second = (future.result() for future in [pool.submit(begin) for _ in range(2)])
     assert first != second
     assert first.is_dir()
     assert second.is_dir()

@@ -47,7 +47,7 @@ def test_in_pairwise_only_a_partner_of_the_round_is_waited_for() -> None:
     """Round 0 is (0 1) (2 3): node 3 is late for node 2. Round 1 is (0 3) (1 2): for node 0."""
     quick, slow = course([0, 2], [1, 3]), course([0, 8], [7, 9])
     by_rank = waits(PAIRS, [quick, quick, course([0, 8], [1, 9]), slow])
-    first, second = ([one[index] for one in by_rank] for index in (0, 1))
+    first, second = ([of_node[index] for of_node in by_rank] for index in (0, 1))
     assert first == [Wait(0, 0), Wait(0, 0), Wait(6, 3), Wait(0, 3)]
     assert second == [Wait(6, 3), Wait(6, 2), Wait(0, 2), Wait(0, 3)]
 
@@ -89,6 +89,6 @@ def test_a_node_that_mostly_waits_for_one_says_for_which() -> None:
     trio = Experiment(workers=3, epochs=1, train_size=12, batch_size=1)
     starts: list[float] = [0, 10, 20, 30]
     arrivals = ([9, 11, 22, 31], [1, 11, 21, 31], [1, 14, 21, 34])
-    entries = by_node(trio, [course(starts, list(map(float, one))) for one in arrivals])
+    entries = by_node(trio, [course(starts, list(map(float, times))) for times in arrivals])
     assert [node.waits_mostly_for for node in entries] == [2, 2, 0]
     assert [node.waiting_median_s for node in entries] == [3, 3, 0]

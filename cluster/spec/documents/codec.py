@@ -141,8 +141,9 @@ NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
     """True is no number, and a whole number will do for any; one must fit into 64 bits."""
     kind = type(value)
-    fits = kind in kinds or (kind is int and float in kinds)
-    if not fits or (kind is int and abs(value) >= 2**63):
+    if kind is int and (int in kinds or float in kinds) and abs(value) < 2**63:
+        return value
+    if kind is int or kind not in kinds:
         wanted = " or ".join(NAMES[kind] for kind in kinds)
         raise DocumentError(f"must be {wanted}, not {value!r}")
     return value
@@ -196,17 +197,18 @@ def _fields(kind: type) -> dict[str, tuple[Reader, bool]]:
 
 def _read_dataclass(kind: type, fields: dict[str, tuple[Reader, bool]], value: Any) -> Any:
     values = {}
+    found = _object(value)
     for name, (read, required) in fields.items():
-        if name in _object(value):
+        if name in found:
             try:
-                values[name] = read(value[name])
+                values[name] = read(found[name])
             except DocumentError as error:
                 raise error.below(name) from None
         elif required:
             raise DocumentError("is missing", name)
     made = kind(**values)
-    if isinstance(made, Document) and len(values) < len(value):
-        made.unknown_keys.update((key, value[key]) for key in value.keys() - fields.keys())
+    if isinstance(made, Document) and len(values) < len(found):
+        made.unknown_keys.update((key, found[key]) for key in found.keys() - fields.keys())
     return made
 
 

@@ -56,12 +56,12 @@ def upgrade_spec(spec: Json) -> Json:
 
 def upgrade_event(event: Json) -> Json:
     """Events have no schema each: the old names are not in use any more."""
-    upgraded: Json = _renamed(event, EVENT_KEYS)
-    upgraded["event"] = EVENT_KINDS.get(event.get("event", ""), event.get("event"))
     counters = event.get("counters")
     if isinstance(counters, list) and len(counters) == len(COUNTERS):
-        upgraded["counters"] = dict(zip(COUNTERS, counters, strict=True))
-    return upgraded
+        event = event | {"counters": dict(zip(COUNTERS, counters, strict=True))}
+    if event.get("event") in EVENT_KINDS:
+        event = event | {"event": EVENT_KINDS[event["event"]]}
+    return event if EVENT_KEYS.keys().isdisjoint(event) else _renamed(event, EVENT_KEYS)
 
 
 def upgrade_links(links: Json) -> Json:
