@@ -1,4 +1,4 @@
-"""Which strategy on which links, and why, and where one overtakes another: by the fitted cost model."""
+"""Which strategy on which links and why, and where one overtakes another, by the cost model."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def advice(
 ) -> Answer | None:
     """The fastest strategies for a model called `name`. What is `measured` is not predicted.
 
-    `learned` is what runs say of the accuracy of strategies that do not average everything. None where
-    nothing is measured and the model knows no strategy.
+    `learned` says how accurate strategies are that do not average everything. None where nothing
+    is measured and the model knows no strategy.
     """
     strategies = {step.strategy for step in measured}
     known = {

@@ -1,4 +1,4 @@
-"""python -m analysis.predict: step time, bytes and the busiest node of any cluster, by a fitted model.
+"""python -m analysis.predict: step time and bytes of any cluster, by a fitted cost model.
 
 python -m analysis.predict --workers 1024 --link 10gbit --model-bytes 1.4G --strategy all
 python -m analysis.predict --workers 64 --link 100mbit --model-bytes 87k --compute 20ms

@@ -3,26 +3,26 @@
 An exchange of M bytes among N workers takes T = messages + the longer of links and nodes:
 
     messages  (message_s + delay) x steps
-    links     (wire x path bytes x 1514/1448 + fill x leaves x min(M, FILL_BYTES)) x 8 / rate - saved
-    nodes     byte_s x worked bytes
+    links     (wire x path x 1514/1448 + fill x leaves x min(M, FILL_BYTES)) x 8 / rate - saved
+    nodes     byte_s x worked
 
-    steps         messages that follow each other: 2(N-1) on a ring, N-1 for an all-gather, ...
-    path bytes    what must pass one link after the other: 2(N-1)/N M on a ring, (N-1) M at the root
-                  of a star, in a tree what its levels pass on in turn. `wire` is 1 where a link is
-                  used as well as possible
-    worked bytes  copied and added up by the busiest core. A node has a core of its own, but nodes of
-                  an emulated cluster share the machine's: there, all nodes' bytes over the cores
-    leaves        that send to one root at once (incast): each fills the pipeline before the root's
-                  answers flow
-    delay         of the links, each way
-    saved         by links that are throttled by a token bucket. It fills up to `burst_bytes` while a
-                  step computes, and what it holds passes at once; in a tree, where links are idle
-                  while messages wait for others, every message finds it full
+    steps     messages that follow each other: 2(N-1) on a ring, N-1 for an all-gather, ...
+    path      bytes that must pass one link after the other: 2(N-1)/N M on a ring, (N-1) M at the
+              root of a star, in a tree what its levels pass on in turn. `wire` is 1 where a link
+              is used as well as possible
+    worked    bytes copied and added up by the busiest core. A node has a core of its own, but
+              nodes of an emulated cluster share the machine's: there, all bytes over the cores
+    leaves    that send to one root at once (incast): each fills the pipeline before the root's
+              answers flow
+    delay     of the links, each way
+    saved     by links that are throttled by a token bucket. It fills up to `burst_bytes` while a
+              step computes, and what it holds passes at once; in a tree, where links are idle
+              while messages wait for others, every message finds it full
 
-Steps, path and leaves follow from the strategy's message schedule (analysis/theory). Links and cores
-work at the same time, so the slower of the two counts. A step takes its computing time, and T every
-`local_steps` steps. A strategy that overlaps backward exchanges while it computes, except for its last
-bucket, which is complete when backward ends: a small model is a single bucket.
+Steps, path and leaves follow from the strategy's message schedule (analysis/theory). Links and
+cores work at the same time, so the slower of the two counts. A step takes its computing time, and
+T every `local_steps` steps. A strategy that overlaps backward exchanges while it computes, except
+for its last bucket, which is complete when backward ends: a small model is a single bucket.
 
     sent bytes    predicted bytes x (1 + framing) + message_bytes x steps
 """

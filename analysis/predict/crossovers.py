@@ -1,4 +1,4 @@
-"""Where one strategy overtakes another, as workers or links change. Pure: for any StepTime function."""
+"""Where one strategy overtakes another, as workers or links change. Pure."""
 
 from __future__ import annotations
 

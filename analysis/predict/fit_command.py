@@ -1,4 +1,4 @@
-"""python -m analysis.predict fit: fits the cost model to measured runs, and says how far it is off."""
+"""python -m analysis.predict fit: fits the cost model to measured runs and prints its errors."""
 
 from __future__ import annotations
 

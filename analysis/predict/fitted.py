@@ -1,6 +1,6 @@
 """A fitted cost model: kept in a file, asked about any cluster, with its ranges and errors.
 
-fitted.json is fitted to the runs of bench/predict.py; `python -m analysis.predict fit` makes another.
+fitted.json is fitted to runs of bench/predict.py; `python -m analysis.predict fit` makes another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Fitted:
         return forecast(self.constants[fitted_as(cluster.strategy)], cluster)
 
     def outside(self, cluster: Cluster) -> str:
-        """What of a cluster is outside of the fitted ranges, and whether far; empty where nothing is."""
+        """What of a cluster is outside of the fitted ranges, and whether far; or empty."""
         texts = []
         for name, words in RANGES.items():
             value = getattr(cluster, name)

@@ -1,8 +1,9 @@
 """Fits the cost model to measured runs.
 
-Constants are not negative, and minimise the absolute relative errors, so that a disturbed run does not
-count for more than one run. The slower of links and nodes counts in a run, and which it is is not
-known before: a fit begins with the links where they are throttled, and changes sides until no run does.
+Constants are not negative, and minimise the absolute relative errors, so that a disturbed run does
+not count for more than one run. The slower of links and nodes counts in a run; which one that is,
+is not known before. So a fit begins with the links where they are throttled, and reassigns runs
+until none changes.
 """
 
 from __future__ import annotations

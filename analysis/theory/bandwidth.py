@@ -4,14 +4,14 @@ With S bytes and t seconds for one collective operation among n ranks:
 
     algorithm bandwidth   algbw = S / t
     bus bandwidth         busbw = algbw x 2(n-1)/n     all-reduce, S the size of the vector
-                          busbw = algbw x (n-1)/n      all-gather, S the size of the result, n vectors
+                          busbw = algbw x (n-1)/n      all-gather, S the size of the n vectors
 
 busbw does not depend on n where links are used as well as they can be, so it compares with what a
 link can carry. Which operation's result a strategy delivers is in its record: among all workers, or
 among the P+1 of a group. A star's low busbw says how much worse than a ring it uses the links.
 
-Utilisation is of the busiest link: the bytes it must carry, headers included, over what it could have
-carried in that time. It is the lower bound of the exchange over the time it took.
+Utilisation is that of the busiest link: the bytes it must carry, headers included, over what it
+could have carried in that time. It is the lower bound of the exchange over the time it took.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the messages of a round wait for: critical path, and places of ranks. From the message schedule. Pure.
+"""The critical path of a round, and the places of ranks: from the message schedule. Pure.
 
-The critical path is that of links of one rate in both directions, where nothing else takes time. Messages that
-leave a rank at the same time share its link; a rank receives in the order of steps.
+The critical path is that of links of one rate in both directions, where nothing else takes time.
+Messages that leave a rank at the same time share its link; a rank receives in the order of steps.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _steps(messages: Messages) -> tuple[Steps, Steps]:
 
 
 def place_text(strategy: str, ranks: Sequence[int], workers: int) -> str:
-    """`the root`, `a leaf`: where some ranks stand; empty where all ranks of a strategy are equal."""
+    """Where some ranks stand: `the root`, `a leaf`; empty where all ranks are equal."""
     facts = facts_of(strategy)
     if not facts.centre:
         return ""

@@ -2,8 +2,8 @@
 
     python -m analysis.theory --workers 6 --model-bytes 87M
 
-Counted is payload. Not predicted are packet headers, acknowledgements and the libraries' own framing:
-about 144 bytes a message, which is 10 % and more with --bucket-mb 0 and many small layers.
+Only payload is counted. Not predicted are packet headers, acknowledgements and the libraries'
+framing: about 144 bytes a message, 10 % and more with --bucket-mb 0 and many small layers.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def predict(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
 
 
 def lower_bound_s(predicted: Prediction, rates_mbit: Sequence[float | None]) -> float:
-    """Least time of a round: the bytes of its busiest link, headers included, over that link's rate.
+    """Least time of a round: bytes over rate of its busiest link, headers included.
 
-    A link carries its rate in each direction at the same time; None is a link that is not throttled.
-    Latency, waiting for messages and computing are left out. Full packets: 1448 bytes travel as 1514.
+    A link carries its rate in each direction at the same time; None: the link is not throttled.
+    Latency, waiting for messages and computing are left out. Packets are full: 1448 bytes of
+    payload travel as 1514.
     """
     times = [
         max(sent, received) * 8 * WIRE_PER_PAYLOAD / (rate * 1e6)

@@ -100,8 +100,8 @@ def _table(args: argparse.Namespace) -> Iterator[str]:
     yield f"N = {args.workers} workers, M = {small:,} bytes"
     yield ""
     yield (
-        f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}{'busiest':>11}"
-        f"{'x M':>9}" + (f"{'at least':>11}" if args.link or args.bottleneck else "")
+        f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}"
+        f"{'busiest':>11}{'x M':>9}" + (f"{'at least':>11}" if args.link or args.bottleneck else "")
     )
     for strategy, facts in STRATEGIES.items():
         if not facts.has_passes:

@@ -1,7 +1,6 @@
-"""The traffic matrix: bytes from each node to each other in a round, from the message schedule. Pure.
+"""The traffic matrix: bytes from node i to node j in a round, from the message schedule. Pure.
 
-Rows send, columns receive. Row sums are the predicted bytes that a rank sends, column sums those that
-it receives.
+Rows send, columns receive: row sums are the bytes that a rank sends, column sums what it receives.
 """
 
 from __future__ import annotations

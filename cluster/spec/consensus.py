@@ -1,7 +1,7 @@
-"""How fast a schedule brings all workers together, for how many bytes, and what `auto` takes.
+"""Consensus of a schedule: how fast workers come to the global mean, for how many bytes; `auto`.
 
-A round replaces every group's values by their mean: x <- W_t x, where W_t holds 1/g for two members of the same
-group of g and 0 elsewhere. From this follows everything the planner says.
+A round replaces every group's values by their mean: x <- W_t x, where W_t holds 1/g for two members
+of the same group of g and 0 elsewhere. All that a Plan says follows from this.
 
 Mean. The rows and columns of W_t add up to 1: whatever the groups, the global mean stays.
 
@@ -24,12 +24,10 @@ first. The residual is the root of their ratio: 1 at the start, 0 at consensus.
 import math
 import operator
 import random
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.spec.command_line import Parser
 from cluster.spec.schedules import (
     SCHEDULES,
     Partition,
@@ -38,11 +36,10 @@ from cluster.spec.schedules import (
     grid_shape,
     groups,
     largest_prime,
-    period,
 )
 
 HORIZON = 32
-"""Rounds the planner looks ahead: four cycles of 256 workers in pairs."""
+"""Rounds of a Plan: four cycles of 256 workers in pairs."""
 
 CHOICES = {
     **{name: schedule.summary for name, schedule in SCHEDULES.items()},
@@ -51,7 +48,7 @@ CHOICES = {
 """What --schedule takes, and what it means."""
 
 NOISE = 1e-9
-"""Residuals below this are not compared: rounding errors of the planner's floats come near."""
+"""Residuals below this are not compared: rounding errors come near."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +137,8 @@ def choose_schedule(workers: int, passes: int, seed: int) -> Choice:
         everybody = _sent_m(groups(0, workers, passes, "ring", seed))
         return Choice(
             "ring",
-            f"passes {passes} reaches all of {_count(workers, 'worker')}, so every schedule is one "
-            f"group of everybody, exact in every round for {everybody:.3g} M sent per worker",
+            f"passes {passes} reaches all of {count_text(workers, 'worker')}, so every schedule is"
+            f" one group of everybody, exact in every round for {everybody:.3g} M sent per worker",
         )
     if math.prod(grid_shape(workers, passes)) == workers:  # then, and only then, one is exact
         return _cheapest_exact(workers, passes, seed, names)
@@ -178,9 +175,14 @@ def _cheapest_exact(workers: int, passes: int, seed: int, names: tuple[str, ...]
     sent_m = 2 * costs[best][0] / workers
     return Choice(
         best,
-        f"{best} reaches exact consensus in {_count(costs[best][1], 'round')} for {sent_m:.3g} M "
-        f"sent per worker, and none of {', '.join(names)} gets there for less",
+        f"{best} reaches exact consensus in {count_text(costs[best][1], 'round')} for {sent_m:.3g}"
+        f" M sent per worker, and none of {', '.join(names)} gets there for less",
     )
+
+
+def count_text(number: int, noun: str) -> str:
+    plural = "passes" if noun == "pass" else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _sent_m(partition: Partition) -> float:
@@ -227,112 +229,3 @@ def _residuals(rounds: tuple[Partition, ...], workers: int) -> tuple[float, ...]
             square += len(members) * math.dist(mean, consensus) ** 2
         residuals.append(math.sqrt(square / (workers - 1)))
     return tuple(residuals)
-
-
-# --- command line ---
-
-
-def _parser() -> Parser:
-    about = "\n".join(f"  {name:<12}{text}" for name, text in CHOICES.items())
-    parser = Parser(
-        prog="python -m workloads.groups",
-        description="Show who averages with whom, how fast that reaches everybody, and at what "
-        "cost.\nEvery round cuts the workers into groups of at most passes + 1; a group averages "
-        "its\nmembers' models. Schedules:\n\n" + about,
-        epilog="exact       after how many rounds every worker holds the mean of all\n"
-        "residual    distance from that mean, root mean square, relative to the start\n"
-        "M           bytes of one model; in a group of g each member sends 2(g-1)/g M\n\n"
-        "example: python -m workloads.groups --workers 6 --passes 2",
-    )
-    parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
-    parser.add_argument(
-        "--passes", type=int, required=True, metavar="P", help="1 or more; N-1 is everybody"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the random schedule (default: 0)")
-    parser.add_argument(
-        "--rounds", type=int, metavar="K", help="rounds to show, 1 to 1000 (default: one cycle)"
-    )
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _parser()
-    args = parser.parse_args(arguments)
-    if not 1 <= args.workers <= 1024:
-        parser.error(f"--workers must be 1 to 1024, not {args.workers}")
-    if args.passes < 1:
-        parser.error(f"--passes must be 1 or more, not {args.passes}")
-    if args.rounds is not None and not 1 <= args.rounds <= 1000:
-        parser.error(f"--rounds must be 1 to 1000, not {args.rounds}")
-    print(_describe(args.workers, args.passes, args.seed, args.rounds))
-    return 0
-
-
-def _describe(workers: int, passes: int, seed: int, rounds: int | None) -> str:
-    after = rounds or HORIZON
-    names = available(passes)
-    plans = [plan(workers, passes, name, seed, max(after, HORIZON)) for name in names]
-    lines = [
-        f"{_count(workers, 'worker')}, {_count(passes, 'pass')}: "
-        f"groups of at most {min(passes + 1, workers)}",
-        "",
-        f"{'schedule':<13}{'exact after':<13}{f'residual after {after}':<20}"
-        f"{'M per round':<13}M to exact consensus",
-        *(_describe_plan(one, after) for one in plans),
-        *(f"{name:<13}only for passes 1" for name in SCHEDULES if name not in names),
-    ]
-    shown: dict[tuple[Partition, ...], str] = {}
-    for one in plans:
-        same = shown.setdefault(one.cycle, one.schedule)
-        if same != one.schedule:
-            lines += ["", f"{one.schedule}: as {same}"]
-        else:
-            lines += ["", *_describe_rounds(one, rounds)]
-    choice = choose_schedule(workers, passes, seed)
-    why = textwrap.wrap(f"auto takes {choice.schedule}: {choice.why}.", 100)
-    return "\n".join([*lines, "", *why])
-
-
-def _describe_plan(one: Plan, after: int) -> str:
-    exact, sent_m, left = one.rounds_to_exact, one.sent_m_to_exact, one.residuals[after - 1]
-    return (
-        f"{one.schedule:<13}"
-        f"{'-' if exact is None else _count(exact, 'round'):<13}"
-        f"{'<1e-12' if 0 < left < 1e-12 else format(left, '.3g'):<20}"
-        f"{one.sent_m_per_round:<13.4g}"
-        f"{'-' if sent_m is None else format(sent_m, '.4g')}"
-    )
-
-
-def _describe_rounds(one: Plan, rounds: int | None) -> Iterator[str]:
-    repeats = period(one.workers, one.passes, one.schedule)
-    again = "never repeats" if repeats is None else f"repeats after {_count(repeats, 'round')}"
-    yield f"{one.schedule} ({again})"
-    shown = rounds or min(len(one.cycle), 8)
-    for t in range(shown):
-        cut = groups(t, one.workers, one.passes, one.schedule, one.seed)
-        yield f"  round {t:<4}{_row(cut)}"
-    if repeats is None or shown < repeats:
-        yield "  ..."
-
-
-def _row(partition: Partition) -> str:
-    """`0 1 | 2 3 | ... | 126 127  (64 groups)`: the last group is shown, for it may be smaller."""
-    texts = [_elide([str(member) for member in members], " ", 30) for members in partition]
-    text = _elide(texts, " | ", 74)
-    return text if "..." not in text else f"{text}  ({_count(len(partition), 'group')})"
-
-
-def _elide(parts: list[str], between: str, width: int) -> str:
-    whole = between.join(parts)
-    if len(whole) <= width:
-        return whole
-    kept = list(parts[:1])
-    while len(between.join([*kept, parts[len(kept)], "...", parts[-1]])) <= width:
-        kept.append(parts[len(kept)])
-    return between.join([*kept, "...", parts[-1]])
-
-
-def _count(number: int, noun: str) -> str:
-    plural = "passes" if noun == "pass" else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

@@ -1,4 +1,4 @@
-"""Launchers: what starts the workers and carries their exchanges. One table; standard library only."""
+"""Launchers: what starts the workers and carries their exchanges. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,26 +1,28 @@
-"""Message schedules: who sends how many bytes to whom in a round, and which message waits for which.
+"""Message schedules: who sends how many bytes to whom in a round, and what each message waits for.
 
-A message schedule is a pure function of the round's number and a Setting; it returns the messages of that round. All
-that is said about a strategy's traffic follows from this value: bytes by rank, the traffic matrix, bounds, the critical
-path, who waits for whom (analysis/theory).
+A message schedule is a pure function of the round's number and a Setting; it returns the messages
+of that round. All that is said about a strategy's traffic follows from this value: bytes by rank,
+the traffic matrix, bounds, the critical path, who waits for whom (analysis/theory).
 
-Steps. Every message has a step, and a rank sends its messages in the order of their steps. A message that leaves rank r
-at step k waits for all messages that reach r at steps before k, and for nothing else: two messages of one rank with no
-arrival between them leave at the same time and share the link. A pipelined message is cut into chunks, of which each
-waits only for the same chunk of the messages it depends on.
+Steps. Every message has a step, and a rank sends its messages in the order of their steps. A
+message that leaves rank r at step k waits for all messages that reach r at steps before k, and for
+nothing else: two messages of one rank with no arrival between them leave at the same time and
+share the link. A pipelined message is cut into chunks, and each chunk waits only for the same
+chunk of the messages that the message depends on.
 
 The building blocks, for M bytes:
 
-    ring        g members cut M into g pieces. In g-1 steps each passes a piece to its neighbour and adds what arrives,
-                so that each owns the sum of one piece; in g-1 more steps the sums go round: 2(g-1) messages of M/g. No
-                all-reduce sends less on average: every piece must leave all but one of its g holders to be added up,
-                and reach g-1 of them again as a sum
-    star        leaves send M to a centre, which sends M back to each of them, chunk by chunk
-    tree        binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a step; results go
-                down, to all children at once
+    ring    g members cut M into g pieces. In g-1 steps each passes a piece to its neighbour and
+            adds what arrives, so that each owns the sum of one piece; in g-1 more steps the sums
+            go round: 2(g-1) messages of M/g. No all-reduce sends less on average: every piece must
+            leave all but one of its g holders to be added up, and reach g-1 of them again as a sum
+    star    leaves send M to a centre, which sends M back to each of them, chunk by chunk
+    tree    binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a
+            step; results go down, to all children at once
 
-Equal messages are stored as one flow with a count, so a ring of 1,024 is one flow of 2,046 steps. Not modelled: packet
-headers, framing, acknowledgements, and pieces of unequal size where M/g is not whole.
+Equal messages are stored as one flow with a count: a ring of 1,024 is one flow of 2,046 steps. Not
+modelled: packet headers, framing, acknowledgements, and pieces of unequal size where M/g is not
+whole.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Setting:
     """What happens to buffers such as batch-norm statistics: see strategies.BUFFERS."""
     buffer_bytes: int = 0
     order: tuple[int, ...] | None = None
-    """With Horovod, which gives workers ranks of its own: our rank of each of its ranks. Its collectives follow them."""
+    """With Horovod, whose collectives follow ranks of its own: our rank of each of its ranks."""
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 1), ("model_bytes", 0), ("buffer_bytes", 0)):
@@ -94,7 +96,7 @@ Amount = int | Fraction
 
 @dataclass(frozen=True)
 class Flow:
-    """Equal messages: at steps step, step+1, ..., `count` times, sources[i] sends to destinations[i]."""
+    """Equal messages: sources[i] sends to destinations[i], `count` times in consecutive steps."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
@@ -115,9 +117,9 @@ MessageSchedule = Callable[[int, Setting], Messages]
 
 
 class Message(NamedTuple):
-    """A single message of a round, with the places in each_message() of the messages it waits for.
+    """A single message of a round; `waits_for` are places of messages in each_message().
 
-    What its source waited for before an earlier message is not repeated, unless nothing has arrived since.
+    What its source has waited for at an earlier step is left out, unless nothing has arrived since.
     """
 
     source: int
@@ -152,7 +154,7 @@ def each_message(messages: Messages) -> list[Message]:
     return found
 
 
-# -------------------------------------------------------------------------------------- building blocks
+# --------------------------------------------------------------------------------- building blocks
 
 
 def _rings(members: Iterable[Sequence[int]], message_bytes: int, shift: int) -> Iterator[Flow]:
@@ -189,7 +191,7 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
 
 
 def _levels(places: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Children and their parents in a binomial tree; children of level k have k as their lowest binary 1."""
+    """Children and parents in a binomial tree, by the lowest binary 1 of the child's place."""
     levels = []
     for level in range((len(places) - 1).bit_length()):
         children = range(2**level, len(places), 2 ** (level + 1))
@@ -212,7 +214,7 @@ def _down_the_tree(places: Sequence[int], message_bytes: int, first_step: int) -
     )
 
 
-# ------------------------------------------------------------------------- message schedules of strategies
+# ----------------------------------------------------------------- message schedules of strategies
 
 
 def nothing(_index: int, _setting: Setting) -> Messages:
@@ -255,8 +257,8 @@ def reduce_broadcast(_index: int, setting: Setting) -> Messages:
 def groups_of_neighbours(index: int, setting: Setting) -> Messages:
     """A ring in every group of the round; a pair sends each other all of M at once.
 
-    Everybody in one group is an all-reduce of the library. Smaller groups are written with send and receive, but
-    by Horovod, whose groups are all-reduces, too, in the order of its ranks.
+    One group of all workers is the library's all-reduce. Smaller groups use send and receive; with
+    Horovod they are all-reduces, too, in the order of its ranks.
     """
     found = setting.groups(index)
     to_next = setting.order is None and len(found) > 1

@@ -1,12 +1,11 @@
 """Strategies: one record each, with all that is known without torch. Standard library only.
 
-Adding a strategy takes its record here and its code in workloads/strategies. M is the bytes of the
-model, N the number of workers.
+Adding a strategy takes its record here and its code in workloads/strategies.
 
-Averaging parameters instead of gradients, adding up instead of averaging, exchanging in buckets and
-overlapping change no byte of payload. Compression changes M. With H local steps there is a round
-every H steps. Buffers of B bytes that are averaged make it M + B; broadcast, they go down a binomial
-tree from worker 0 after the exchange.
+Averaging parameters instead of gradients, adding up instead of averaging, exchanging in buckets
+and overlapping change no byte of payload. Compression changes the bytes of the model, M. With H
+local steps there is a round every H steps. Averaged buffers of B bytes are exchanged with the
+model, M + B; broadcast, they go down a binomial tree from worker 0 after the exchange.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class StrategyFacts:
 
 
 WARMUP_EPOCHS = 1.0
-"""Of a scaled learning rate: with the full rate at once some seeds do not learn in the first epochs."""
+"""Of a scaled learning rate: without, some seeds do not learn in the first epochs."""
 
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
@@ -175,7 +174,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
 
 
 def facts_of(strategy: str) -> StrategyFacts:
-    """The record of a strategy; ValueError, with the names that exist, for an unknown one."""
+    """The record of a strategy; SpecError for an unknown one."""
     one_of("strategy", strategy, STRATEGIES)
     return STRATEGIES[strategy]
 

@@ -1,4 +1,4 @@
-"""The cost model finds the constants that made the times, follows its own formula, and knows what it does not know."""
+"""The cost model: its formula, its fit, its ranges and errors, and the advice made of it."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_what_is_outside_of_the_fit_is_said() -> None:
 
 
 def test_errors_are_those_of_runs_that_were_not_seen() -> None:
-    """Steps that grow with N in a way that no term has: what was left out is missed, what was fitted is not."""
+    """Step times that no term explains: only what was left out is missed."""
     seen = [observe(one) for one in grid("allreduce")]
     others = [observe(cluster("allreduce", 12, 100, 10**6), 1.5)]
     model = fit_to(seen, others)
@@ -268,7 +268,7 @@ def test_what_was_measured_is_not_predicted() -> None:
 
 
 def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
-    """A star's root and a ring: from some number of workers on the ring is quicker, whatever its messages cost."""
+    """From some number of workers on a ring is faster than a star, whatever its messages cost."""
     star = dataclasses.replace(TRUE, time=(0.0, 1.0, 0.0, 0.0))
     ring = dataclasses.replace(TRUE, time=(0.01, 1.0, 0.0, 0.0))
     ranges = {"workers": (2.0, 6.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
@@ -276,7 +276,8 @@ def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
     asked = [cluster(name, 4, 100, 10**6, cores=None) for name in ("allreduce", "gather-scatter")]
     by_workers, by_link = sweeps(model, asked)
     ((crossing, outside),) = by_workers.overtakings
-    # 0.02 (N-1) + 0.0837 x 2 (N-1)/N against 0.0837 (N-1): N = 2 costs 0.104 and 0.084, N = 3 0.152 and 0.167
+    # 0.02 (N-1) + 0.0837 x 2 (N-1)/N against 0.0837 (N-1):
+    # 0.104 and 0.084 s for N = 2, 0.152 and 0.167 s for N = 3
     assert (crossing.at, crossing.faster, outside) == (3, "allreduce", "")
     ((crossing, outside),) = by_link.overtakings
     assert crossing.faster == "gather-scatter"  # on quick links messages are what counts

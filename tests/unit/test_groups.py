@@ -1,4 +1,4 @@
-"""Laws of cluster/spec/schedules.py: everyone exactly once, the same from every side, all in the end."""
+"""Laws of schedules: each worker in exactly one group, members agree, consensus is reached."""
 
 import itertools
 import random
@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.spec.consensus import available, choose_schedule, main, plan
+from cluster.spec.consensus import available, choose_schedule, plan
 from cluster.spec.schedules import SCHEDULES, Partition, cycle_length, group_of, groups, period
+from workloads.groups import main
 
 SMALL = [(workers, schedule) for workers in range(2, 18) for schedule in SCHEDULES]
 

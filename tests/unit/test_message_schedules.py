@@ -54,7 +54,7 @@ def test_single_messages_add_up_to_their_flows(strategy: str, workers: int) -> N
 def test_a_message_waits_for_all_that_reached_its_source_before(
     strategy: str, workers: int
 ) -> None:
-    """Its own waits and those of its source's earlier messages are all arrivals of earlier steps."""
+    """With what its source's earlier messages waited for, these are all earlier arrivals."""
     each = each_message(round_of(strategy, workers))
     waited: dict[int, set[int]] = {}
     for message in each:

@@ -1,4 +1,4 @@
-"""What a launcher needs on the host: there at once, set up on first use, or refused with the way out."""
+"""What a launcher needs on the host: there, set up on first use, or refused with a remedy."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_set_up_that_fails_says_why_in_one_line() -> None:
     ("path", "lacking"), [("python-only", "g++ make"), ("python-and-make", "g++")]
 )
 def test_horovod_is_not_built_without_a_compiler(path: str, lacking: str, tmp_path: Path) -> None:
-    """With the package to install; a real Python with torch, and a PATH with hardly anything on it."""
+    """It names the package to install. A real Python with torch, and a PATH with few programs."""
     programs = ["bash", "env", "dirname", "mkdir", "sed", "uname"]
     for program in (*programs, *(["make"] if "make" in path else [])):
         for folder in ("/usr/bin", "/bin"):
