@@ -15,12 +15,13 @@ from cluster.observe.units import option_text
 from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import CHOICES
 from cluster.spec.field_docs import field_docs
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
-from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 
 GROUPS = {
     "strategy": "what is compared",
@@ -117,7 +118,7 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
     models = {name: f"{m.summary}; {m.parameters:,} parameters" for name, m in MODELS.items()}
     tables = {
         "strategies": {name: facts.summary for name, facts in STRATEGIES.items()},
-        "schedules": SCHEDULES,
+        "schedules": SCHEDULE_CHOICES,
         "launchers": {name: launcher.summary for name, launcher in LAUNCHERS.items()},
         "models": models,
         "data sets": {

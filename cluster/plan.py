@@ -18,14 +18,14 @@ from typing import Any
 
 from cluster import presets
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.consensus import choose_schedule
+from cluster.spec.consensus import SCHEDULE_CHOICES, choose_schedule
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import no_passes
 from cluster.spec.ineffective import ineffective_options
 from cluster.spec.links import NONE
 from cluster.spec.options import OFF
-from cluster.spec.strategies import EXCHANGE_OPTIONS, SCHEDULES, STRATEGIES
+from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
 
 YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
@@ -160,7 +160,7 @@ def _options_of(strategy: str, values: Values, alone: bool) -> Values:
 
 def _check_strategies(values: Values) -> None:
     strategies = values["strategy"]
-    for option, choices in (("strategy", STRATEGIES), ("schedule", SCHEDULES)):
+    for option, choices in (("strategy", STRATEGIES), ("schedule", SCHEDULE_CHOICES)):
         for name in values.get(option, ()):
             one_of(option, name, choices)
     for option in ("passes", "schedule"):

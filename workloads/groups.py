@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from cluster.spec.command_line import Parser, run
 from cluster.spec.consensus import (
-    CHOICES,
     HORIZON,
+    SCHEDULE_CHOICES,
     Plan,
     available,
     choose_schedule,
@@ -19,7 +19,7 @@ from cluster.spec.schedules import SCHEDULES, Partition, groups, period
 
 
 def _parser() -> Parser:
-    about = "\n".join(f"  {name:<12}{text}" for name, text in CHOICES.items())
+    about = "\n".join(f"  {name:<12}{text}" for name, text in SCHEDULE_CHOICES.items())
     parser = Parser(
         prog="python -m workloads.groups",
         description="Show who averages with whom, how fast that reaches everybody, and at what "

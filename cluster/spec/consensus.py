@@ -41,7 +41,7 @@ from cluster.spec.schedules import (
 HORIZON = 32
 """Rounds of a Plan: four cycles of 256 workers in pairs."""
 
-CHOICES = {
+SCHEDULE_CHOICES = {
     **{name: schedule.summary for name, schedule in SCHEDULES.items()},
     "auto": "the one that reaches consensus for the fewest bytes; says which and why",
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import ineffective_options
 from cluster.spec.launchers import LAUNCHERS
@@ -31,7 +32,6 @@ from cluster.spec.strategies import (
     AVERAGES,
     BUFFERS,
     REDUCTIONS,
-    SCHEDULES,
     STRATEGIES,
     WARMUP_EPOCHS,
     own_defaults,
@@ -64,7 +64,7 @@ CHOICES: dict[str, Any] = {
     "reduce": REDUCTIONS,
     "buffers": BUFFERS,
     "compress": COMPRESSIONS,
-    "schedule": SCHEDULES,
+    "schedule": SCHEDULE_CHOICES,
     "dataset": DATASETS,
     "optimizer": OPTIMIZERS,
     "lr_rule": LR_RULES,

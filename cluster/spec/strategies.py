@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cluster.spec import message_schedules
-from cluster.spec.consensus import CHOICES
 from cluster.spec.errors import one_of
 from cluster.spec.message_schedules import Messages, MessageSchedule, Setting, step_count
 
@@ -25,7 +24,6 @@ BUFFERS = {
     "average": "averaged as the parameters are",
     "local": "they never leave their worker",
 }
-SCHEDULES = CHOICES
 
 
 @dataclass(frozen=True, kw_only=True)

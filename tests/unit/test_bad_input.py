@@ -24,9 +24,10 @@ from cluster.existing import engine as spark_engine
 from cluster.namespaces import engine as netns_engine
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import MODELS, WORKLOADS
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.options import OPTIMIZERS
 from cluster.spec.run_folder import RunFolder
-from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 from workloads.data.sets import DATASETS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -175,7 +176,7 @@ def test_a_mistake_is_one_line_with_the_field_and_what_was_given(
     [
         (["--strategy", "gossip"], tuple(STRATEGIES)),
         (["--strategy", ""], tuple(STRATEGIES)),
-        (["--schedule", "gossip", "--passes", "1"], SCHEDULES),
+        (["--schedule", "gossip", "--passes", "1"], SCHEDULE_CHOICES),
         (["--workload", "vgg19"], tuple(WORKLOADS)),
         (["--model", "vgg19"], (*MODELS, synthetic.FORM, synthetic.PROFILE_FORM)),
         (["--dataset", "imagenet"], tuple(catalogue.DATASETS)),

@@ -10,9 +10,10 @@ import pytest
 from cluster import presets
 from cluster.flags import MOST_USED, all_help_texts, help_texts, make_parser
 from cluster.plan import make_experiments
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 
 OPTIONS = dataclasses.fields(Experiment)
 
@@ -372,7 +373,7 @@ def test_every_option_of_an_experiment_has_a_flag_with_its_unit_in_the_help() ->
 
 def test_the_help_names_every_choice_and_every_default() -> None:
     words = " ".join(all_help().split())
-    for name in (*STRATEGIES, *SCHEDULES, "auto", "docker"):
+    for name in (*STRATEGIES, *SCHEDULE_CHOICES, "auto", "docker"):
         assert re.search(rf"\b{name}\b", words.replace("- ", "-")), name  # folded at a hyphen
     for name in ("epochs", "train_size", "batch_size", "lr", "momentum", "seed", "workers"):
         assert f"(default: {getattr(Experiment(), name)})" in words

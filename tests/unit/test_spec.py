@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.experiment_checks import MAX_WORKERS
 from cluster.spec.field_docs import field_docs
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES
-from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 
@@ -28,7 +29,7 @@ def experiments(draw: some.DrawFn) -> Experiment:
     passes, schedule = None, None
     if facts.has_passes:
         passes = draw(some.integers(1, MAX_WORKERS))
-        allowed = [s for s in SCHEDULES if s != "exponential" or passes == 1]
+        allowed = [s for s in SCHEDULE_CHOICES if s != "exponential" or passes == 1]
         schedule = draw(some.sampled_from(allowed))
     workers = draw(some.integers(1, MAX_WORKERS)) if facts.exchanges else 1
     batch_size = draw(some.integers(1, 1000))
@@ -146,7 +147,11 @@ def test_the_last_value_before_a_refusal_is_accepted(
 
 @pytest.mark.parametrize(
     ("field", "choices"),
-    [("strategy", tuple(STRATEGIES)), ("schedule", SCHEDULES), ("launcher", tuple(LAUNCHERS))],
+    [
+        ("strategy", tuple(STRATEGIES)),
+        ("schedule", SCHEDULE_CHOICES),
+        ("launcher", tuple(LAUNCHERS)),
+    ],
 )
 def test_an_unknown_name_says_what_exists(field: str, choices: tuple[str, ...]) -> None:
     with pytest.raises(SpecError) as refusal:
