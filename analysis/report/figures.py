@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from markupsafe import Markup, escape
 
-from analysis.report.page import Layout, Row, Trace
-from analysis.tables.configurations import Configuration
+from analysis.report.page import Chart, Layout, Row, Trace
 from cluster.observe.units import MINUTES_FROM_S, seconds_text
 from cluster.spec.strategies import STRATEGIES, facts_of
 
@@ -73,22 +72,28 @@ def numbered(name: str, place: int) -> str:
     return f"{name}-{place + 1}" if place else name
 
 
-def places(configurations: Sequence[Configuration]) -> dict[str, int]:
-    """Label -> its place among those of the same strategy, which chooses its dash or symbol."""
-    counted: dict[str, int] = {}
-    found = {}
-    for configuration in configurations:
-        found[configuration.label] = counted.get(configuration.strategy, 0)
-        counted[configuration.strategy] = found[configuration.label] + 1
+class Line(Protocol):
+    """What has a line of its own in a figure: a configuration, or a series of them."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def strategy(self) -> str: ...
+
+
+def line_looks(lines: Sequence[Line]) -> dict[str, Trace]:
+    """Label -> colour by strategy, dash by place among its strategy, name in the legend."""
+    found: dict[str, Trace] = {}
+    for line in lines:
+        place = sum(look["legendgroup"] == line.strategy for look in found.values())
+        many = len(lines) > LEGEND_MOST
+        found[line.label] = {
+            "name": line.strategy if many else line.label,
+            "showlegend": not many or place == 0,
+            "legendgroup": line.strategy,
+            "line": {"color": colour(line.strategy), "dash": DASHES[place % len(DASHES)]},
+        }
     return found
-
-
-def legend(configurations: Sequence[Configuration]) -> dict[str, tuple[str, bool]]:
-    """Label -> its name in the legend, and whether it has an entry there."""
-    at = places(configurations)
-    if len(configurations) <= LEGEND_MOST:
-        return {label: (label, True) for label in at}
-    return {c.label: (c.strategy, at[c.label] == 0) for c in configurations}
 
 
 def legend_height(entries: int) -> int:
@@ -96,16 +101,17 @@ def legend_height(entries: int) -> int:
     return 10 * min(entries, LEGEND_MOST)
 
 
-def bars(
-    rows: Sequence[Mapping[str, Any]],
+def bar_chart(
+    name: str,
+    title: str,
+    rows: Sequence[Row],
     value: str,
     scale: Scale,
     text: Callable[[float], str],
-    label: str = "configuration",
-) -> tuple[list[Trace], Layout]:
-    """A bar per row in its strategy's colour, the first on top; and the axis that names them."""
+) -> Chart:
+    """A bar per row in its strategy's colour, the first on top."""
     upwards = rows[::-1]
-    traces = []
+    traces: list[Trace] = []
     for strategy in dict.fromkeys(str(row["strategy"]) for row in upwards):
         members = [row for row in upwards if row["strategy"] == strategy]
         traces.append(
@@ -113,7 +119,7 @@ def bars(
                 "type": "bar",
                 "orientation": "h",
                 "x": scale(row[value] for row in members),
-                "y": [row[label] for row in members],
+                "y": [row["configuration"] for row in members],
                 "customdata": [text(row[value]) for row in members],
                 "name": strategy,
                 "legendgroup": strategy,
@@ -121,7 +127,18 @@ def bars(
                 "hovertemplate": hover("%{y}: %{customdata}"),
             }
         )
-    return traces, names_axis([row[label] for row in upwards])
+    names = [row["configuration"] for row in upwards]
+    return Chart(name, title, traces, bars_layout(names, scale))
+
+
+def bars_layout(upwards: Sequence[str], scale: Scale) -> Layout:
+    return {
+        "height": 115 + 25 * len(upwards),
+        "bargap": 0.3,
+        "showlegend": False,
+        "xaxis": scale.axis,
+        "yaxis": {"categoryorder": "array", "categoryarray": list(upwards)},
+    }
 
 
 def points(
@@ -155,10 +172,6 @@ def reference_line(x: Sequence[float], y: Sequence[float], name: str) -> Trace:
     """Dotted grey: what the others are compared with."""
     line = {"color": "rgba(125,132,140,.6)", "dash": "dot"}
     return {"x": x, "y": y, "mode": "lines", "name": name, "line": line, "hoverinfo": "skip"}
-
-
-def names_axis(upwards: Sequence[str]) -> Layout:
-    return {"categoryorder": "array", "categoryarray": list(upwards)}
 
 
 def axis(title: str, **more: Any) -> Layout:

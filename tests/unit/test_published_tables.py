@@ -78,11 +78,11 @@ def test_every_paper_names_who_wrote_it_and_why_ours_may_differ() -> None:
 
 def test_runs_are_found_by_their_options_and_seeds_are_averaged() -> None:
     rows = [*two_nodes(train_s=10.0), *two_nodes(train_s=20.0)]
-    (one,) = beside(runs(*rows), {})
-    assert one.preset == "collectives"
-    assert one.columns[0].ours == (15.0, 15.0)
-    assert one.numbers == ((1, 3), (2, 4))
-    assert one.columns[1].ours == (100.0, 100.0)  # in percent, as published
+    (found,) = beside(runs(*rows), {})
+    assert found.paper.preset == "collectives"
+    assert found.columns[0].ours == (15.0, 15.0)
+    assert found.numbers == ((1, 3), (2, 4))
+    assert found.columns[1].ours == (100.0, 100.0)  # in percent, as published
 
 
 def test_other_runs_are_no_match_and_one_row_is_no_table() -> None:
@@ -92,9 +92,9 @@ def test_other_runs_are_no_match_and_one_row_is_no_table() -> None:
 
 
 def test_a_quick_variant_of_the_preset_matches_with_fewer_epochs() -> None:
-    (one,) = beside(runs(*two_nodes(epochs=1)), {"s": Preset("collectives", is_quick=True)})
-    assert one.session == "s"
-    assert one.is_quick
+    (found,) = beside(runs(*two_nodes(epochs=1)), {"s": Preset("collectives", is_quick=True)})
+    assert found.session == "s"
+    assert found.is_quick
     assert not beside(runs(*two_nodes()), {})[0].is_quick
 
 
@@ -105,10 +105,10 @@ def test_a_share_of_the_first_row_is_ours_own() -> None:
         {"strategy": s, "workers": n, "step_median_s": t, "dataset": "cifar10", "model": "vgg11"}
         for s, n, t in kinds
     ]
-    one = beside(runs(*rows), {})[0]
-    assert one.preset == "vgg-parts"
-    assert [column.of_first for column in one.columns] == [False, True]
-    assert one.columns[1].ours == (100.0, None, None, 25.0)
+    found = beside(runs(*rows), {})[0]
+    assert found.paper.preset == "vgg-parts"
+    assert [column.of_first for column in found.columns] == [False, True]
+    assert found.columns[1].ours == (100.0, None, None, 25.0)
 
 
 def test_every_row_has_a_cell_for_every_head() -> None:
@@ -123,11 +123,11 @@ def test_the_session_with_most_rows_is_taken() -> None:
     nodes = [
         {"strategy": "pairwise", "workers": 6, "passes": p, "epochs": 30 - 3 * p} for p in (1, 2, 3)
     ]
-    rows = [one | {"session": "all"} for one in nodes] + [
-        one | {"session": "late"} for one in nodes[:2]
+    rows = [run | {"session": "all"} for run in nodes] + [
+        run | {"session": "late"} for run in nodes[:2]
     ]
-    (one,) = [found for found in beside(runs(*rows), {}) if found.activity]
-    assert one.session == "all"
+    (found,) = [found for found in beside(runs(*rows), {}) if found.table.activity]
+    assert found.session == "all"
 
 
 def compared(published: list[float], ours: list[float | None]) -> Compared:
@@ -136,9 +136,9 @@ def compared(published: list[float], ours: list[float | None]) -> Compared:
 
 
 def test_equal_order_and_ratios_agree() -> None:
-    one = compared([4, 2, 1], [8, 4.2, 2.1])
-    assert agrees(one)
-    assert verdict(one).startswith("time: the order is the same. Ratios agree")
+    found = compared([4, 2, 1], [8, 4.2, 2.1])
+    assert agrees(found)
+    assert verdict(found).startswith("time: the order is the same. Ratios agree")
 
 
 def test_values_that_are_all_alike_have_no_order() -> None:
@@ -149,9 +149,9 @@ def test_values_that_are_all_alike_have_no_order() -> None:
 
 
 def test_a_reversed_pair_is_named_and_a_tie_is_not_reversed() -> None:
-    one = compared([4, 2, 1], [4, 1, 2])
-    assert not agrees(one)
-    assert "1 of 3 pairs are reversed (b and c)" in verdict(one)
+    found = compared([4, 2, 1], [4, 1, 2])
+    assert not agrees(found)
+    assert "1 of 3 pairs are reversed (b and c)" in verdict(found)
     assert agrees(compared([1.0, 1.01], [1.01, 1.0]))
 
 

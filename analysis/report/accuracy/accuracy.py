@@ -17,17 +17,15 @@ from analysis.report.accuracy.curves import (
 )
 from analysis.report.context import Report
 from analysis.report.figures import (
-    DASHES,
     Scale,
-    bars,
+    bar_chart,
     bytes_scale,
     colour,
     faint,
     hover,
-    legend,
     legend_height,
+    line_looks,
     numbered,
-    places,
     share_scale,
 )
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
@@ -49,18 +47,20 @@ def section(report: Report) -> Section | None:
     body: list[Block] = []
     costs: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
-        drawn = [(one, curve(report.runs, one)) for one in configurations]
-        drawn = [(one, points) for one, points in drawn if points]
+        drawn = [(config, curve(report.runs, config)) for config in configurations]
+        drawn = [(config, points) for config, points in drawn if points]
         if not drawn:
             continue
         if len(report.tasks) > 1:
             body.append(Heading(task))
-        counted = [(one, points) for one, points in drawn if not isnan(points[-1].sent_bytes)]
+        counted = [(config, points) for config, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
             body.append(_chart(numbered("accuracy-against-bytes", place), counted))
-        if report.target is None and all(_at_chance_level(report, one) for one in configurations):
+        if report.target is None and all(
+            _at_chance_level(report, config) for config in configurations
+        ):
             continue  # a target at chance level says nothing
-        blocks, rows = _costs(report, task, [one for one, _ in drawn])
+        blocks, rows = _costs(report, task, [config for config, _ in drawn])
         body += blocks
         costs += rows
     if not body:
@@ -82,18 +82,15 @@ Drawn = Sequence[tuple[Configuration, list[Point]]]
 
 
 def _chart(name: str, drawn: Drawn) -> Chart:
-    configurations = [one for one, _ in drawn]
-    names, at = legend(configurations), places(configurations)
+    looks = line_looks([config for config, _ in drawn])
     sent = [point.sent_bytes for _, points in drawn for point in points if point.sent_bytes > 0]
     x = bytes_scale(SENT, sent)
     y = share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
     traces = _frontier(drawn, x, y)
-    for one, points in drawn:
-        if len(one.numbers) > 1:
-            traces.append(_band(one, points, x, y))
-        label, in_legend = names[one.label]
-        look = {"name": label, "showlegend": in_legend}
-        traces.append(_line(one, points, sent, x, y, DASHES[at[one.label] % 6]) | look)
+    for config, points in drawn:
+        if len(config.numbers) > 1:
+            traces.append(_band(config, points, x, y))
+        traces.append(looks[config.label] | _line(config, points, sent, x, y))
     height = 430 + legend_height(len(drawn))
     layout = {"height": height, "xaxis": x.axis, "yaxis": y.axis}
     return Chart(name, "Accuracy against bytes sent in training", traces, layout)
@@ -140,7 +137,6 @@ def _line(
     sent: list[float],
     x: Scale,
     y: Scale,
-    dash: str,
 ) -> Trace:
     """A configuration that sent nothing is a level line at its final accuracy."""
     silent = points[-1].sent_bytes == 0 and bool(sent)
@@ -154,12 +150,11 @@ def _line(
     seeds = len(configuration.numbers)
     more = f"<br>mean of {seeds} runs" if seeds > 1 else ""
     others = len(points) - 1
-    return {
+    dots = {"line": {"color": colour(configuration.strategy), "dash": "dot"}} if silent else {}
+    return dots | {
         "x": x([min(sent), max(sent)] if silent else [p.sent_bytes for p in points]),
         "y": y(p.accuracy for p in points),
-        "legendgroup": configuration.strategy,
         "mode": "lines" if silent else "lines+markers",
-        "line": {"color": colour(configuration.strategy), "dash": "dot" if silent else dash},
         "marker": {"size": [6] * others + [10], "symbol": ["circle"] * others + ["diamond"]},
         "customdata": tips,
         "hovertemplate": hover("<b>{}</b><br>%{customdata}" + more, configuration.label),
@@ -182,21 +177,21 @@ def _costs(
     usual = usual_target(report.runs, configurations)
     target = report.target if report.target is not None else usual
     assert target is not None  # all of them have a curve
-    found = [(one, reached(report.runs, one, target)) for one in configurations]
+    found = [(config, reached(report.runs, config, target)) for config in configurations]
     most = max((got.sent_bytes or 0 for _, got in found), default=0)
     rows: list[Row] = [
         {
             "task": task,
             "target": target,
-            "configuration": one.label,
-            "strategy": one.strategy,
+            "configuration": config.label,
+            "strategy": config.strategy,
             "sent_bytes": got.sent_bytes,
             "share": got.sent_bytes / most if most and got.sent_bytes is not None else None,
             "seconds": got.seconds,
             "epochs": got.epochs,
             "seeds": f"{got.seeds} of {got.of}",
         }
-        for one, got in found
+        for config, got in found
     ]
     rows.sort(key=lambda row: (row["sent_bytes"] is None, row["sent_bytes"] or 0))
     body: list[Block] = [Heading(f"Cost of {target_text(target)} accuracy")]
@@ -213,8 +208,8 @@ def _costs(
 
 def _nearest(report: Report, configurations: Sequence[Configuration], target: float) -> str:
     best, label = max(
-        (max(point.accuracy for point in curve(report.runs, one)), one.label)
-        for one in configurations
+        (max(point.accuracy for point in curve(report.runs, config)), config.label)
+        for config in configurations
     )
     return f"No run reached {target_text(target)}. The nearest is {label}: {percent_text(best)}."
 
@@ -224,13 +219,6 @@ def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
     if len(there) < 2:
         return []
     scale = bytes_scale(SENT, [row["sent_bytes"] for row in there])
-    traces, names = bars(there, "sent_bytes", scale, bytes_text)
-    layout = {
-        "height": 110 + 26 * len(there),
-        "xaxis": scale.axis,
-        "yaxis": names,
-        "showlegend": False,
-        "bargap": 0.3,
-    }
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
-    return [Chart(name, f"Bytes sent until {target_text(target)} accuracy", traces, layout)]
+    title = f"Bytes sent until {target_text(target)} accuracy"
+    return [bar_chart(name, title, there, "sent_bytes", scale, bytes_text)]

@@ -6,13 +6,10 @@ import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.figures import (
-    DASHES,
     axis,
-    colour,
     hover,
-    legend,
     legend_height,
-    places,
+    line_looks,
     rounded,
     whole_axis,
 )
@@ -38,20 +35,17 @@ def section(report: Report) -> Section | None:
             series[configuration.label] = points
     if not series:
         return None
-    shown = [one for one in report.configurations if one.label in series]
-    names, at = legend(shown), places(shown)
+    shown = [config for config in report.configurations if config.label in series]
+    looks = line_looks(shown)
     traces: list[Trace] = [
         {
-            "x": [int(epoch) for epoch in series[one.label].index],
-            "y": rounded(float(value) for value in series[one.label]),
+            "x": [int(epoch) for epoch in series[config.label].index],
+            "y": rounded(float(value) for value in series[config.label]),
             "mode": "lines+markers",
-            "name": names[one.label][0],
-            "showlegend": names[one.label][1],
-            "legendgroup": one.strategy,
-            "line": {"color": colour(one.strategy), "dash": DASHES[at[one.label] % 6]},
-            "hovertemplate": hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", one.label),
+            **looks[config.label],
+            "hovertemplate": hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", config.label),
         }
-        for one in shown
+        for config in shown
     ]
     layout = {
         "height": 340 + legend_height(len(shown)),

@@ -32,22 +32,25 @@ NOTE = (
 
 
 def section(report: Report) -> Section | None:
-    known = [one for one in report.configurations if not _counts(report, one).empty]
-    if all(pd.isna(one.row["partition"]) or one.row["partition"] == "iid" for one in known):
+    known = [config for config in report.configurations if not _counts(report, config).empty]
+    if all(
+        pd.isna(config.row["partition"]) or config.row["partition"] == "iid" for config in known
+    ):
         return None
-    known.sort(key=lambda one: -(mean(report.runs, one, "label_skew") or 0))
-    rows = [_row(report, one) for one in known]
+    known.sort(key=lambda config: -(mean(report.runs, config, "label_skew") or 0))
+    rows = [_row(report, config) for config in known]
     charts = {
-        one.label: _chart(_counts(report, one))
-        for one in known
-        if one.row["workers"] <= MOST_WORKERS
+        config.label: _chart(_counts(report, config))
+        for config in known
+        if config.row["workers"] <= MOST_WORKERS
     }
     body: list[Block] = [Table(rows, COLUMNS)]
     if charts:
         title = "Training samples of each label, by worker"
         body.append(Choice("labels-by-worker", title, "run", charts))
     counts = pd.concat(
-        [_counts(report, one).assign(configuration=one.label) for one in known], ignore_index=True
+        [_counts(report, config).assign(configuration=config.label) for config in known],
+        ignore_index=True,
     )
     tables = {
         "label_skew": pd.DataFrame(rows),

@@ -153,7 +153,7 @@ def _speed(report: Report) -> list[Answer]:
     groups = _grouped([c for c in report.configurations if c.strategy != "single"], keys)
     found = []
     for (model, link, slow, *_), members in groups.items():
-        if len({one.strategy for one in members}) < 2 or link == "nan" or slow != "nan":
+        if len({config.strategy for config in members}) < 2 or link == "nan" or slow != "nan":
             continue
         same = named(members, with_workers=several_sizes(report.runs.table))
         steps = sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean)
@@ -197,16 +197,18 @@ def _advice(report: Report) -> list[Answer]:
     """For the first model above chance level, with the most common number of workers."""
     tasks = sorted(report.tasks.values(), key=lambda some: _all_chance_level(report.runs, some))
     for configurations in tasks:
-        several = [one for one in configurations if one.row["workers"] > 1]
+        several = [config for config in configurations if config.row["workers"] > 1]
         if several:
             return _advice_for(report, several)
     return []
 
 
 def _advice_for(report: Report, several: Sequence[Configuration]) -> list[Answer]:
-    workers = Counter(int(one.row["workers"]) for one in several).most_common(1)[0][0]
+    workers = Counter(int(config.row["workers"]) for config in several).most_common(1)[0][0]
     row = several[0].row
-    learned = _learned(report.runs, [one for one in several if one.row["workers"] == workers])
+    learned = _learned(
+        report.runs, [config for config in several if config.row["workers"] == workers]
+    )
     if not learned:
         learned = (
             f"To compare their accuracy: ./measure.sh {training_flags(row)} --workers {workers}"
@@ -240,7 +242,7 @@ def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
             candidates.append(configuration)
     keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
     groups = _grouped(candidates, keys).values()
-    members = max(groups, key=lambda some: len({one.strategy for one in some}), default=[])
+    members = max(groups, key=lambda some: len({config.strategy for config in some}), default=[])
     found: dict[str, Step] = {}
     same = named(members, with_workers=False)
     for got in sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean):

@@ -1,4 +1,4 @@
-"""Published tables and lab sheets as typed values (analysis/published/*.toml), and runs they mean."""
+"""Published tables and lab sheets (analysis/published/*.toml), and which runs they mean."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def section(report: Report) -> Section | None:
     for name, size in sizes.items():
         for rate in RATES_MBIT:
             where = f"{name} ({bytes_text(size)}), {rate:,} Mbit/s links"
-            known = [one for one in clusters(size, rate) if model.knows(one.strategy)]
+            known = [cluster for cluster in clusters(size, rate) if model.knows(cluster.strategy)]
             charts[where] = _chart(model, known)
             found = _rows(model, where, known)
             rows += found
@@ -162,7 +162,11 @@ def _sizes(runs: Runs) -> dict[str, int]:
 
 
 def _crossovers(model: Fitted, name: str, size: int) -> list[Row]:
-    known = [one for one in clusters(size, RATES_MBIT[0], WORKERS) if model.knows(one.strategy)]
+    known = [
+        cluster
+        for cluster in clusters(size, RATES_MBIT[0], WORKERS)
+        if model.knows(cluster.strategy)
+    ]
     where = {
         "workers": f"{name}, {RATES_MBIT[0]} Mbit/s links, by workers",
         "mbit": f"{name}, {WORKERS} workers, by link rate (Mbit/s)",

@@ -45,25 +45,25 @@ TRUE_BYTES = [
 def section(report: Report) -> Section | None:
     runs = _with_derived(report)
     presets = _presets(report)
-    found = beside(runs, presets)
+    compared = beside(runs, presets)
     sheets = filled_sheets(with_epochs(runs, report.runs.epochs), presets)
-    body = [block for table in found for block in _table(table, runs)]
+    body = [block for found in compared for block in _blocks(found, runs)]
     body += [block for sheet in sheets for block in sheet_blocks(sheet)]
     if not body:
         return None
     rows = [
         {
-            "paper": table.paper,
-            "table": table.title,
+            "paper": found.paper.title,
+            "table": found.table.title,
             "row": label,
             "column": column.heading,
             "unit": column.unit,
             "published": theirs,
             "ours": mine,
-            "session": table.session,
+            "session": found.session,
         }
-        for table in found
-        for column in table.columns
+        for found in compared
+        for column in found.columns
         for label, theirs, mine in zip(column.labels, column.published, column.ours, strict=True)
     ]
     tables = {"published": pd.DataFrame(rows)}
@@ -107,79 +107,80 @@ def _preset(folder: RunFolder) -> Preset | None:
     return None
 
 
-def _table(table: Beside, runs: pd.DataFrame) -> list[Block]:
-    verdicts = [verdict(column) for column in table.columns if not column.of_first]
-    differs = not all(agrees(column) for column in table.columns if len(column.both) > 1)
-    rows = _rows(table, runs)
-    mine = runs.loc[[number for numbers in table.numbers for number in numbers]]
-    command = f"./measure.sh --preset {table.preset}"
-    about = f"Ours: session {table.session}, {in_common(mine)}; made by {command}."
+def _blocks(found: Beside, runs: pd.DataFrame) -> list[Block]:
+    verdicts = [verdict(column) for column in found.columns if not column.of_first]
+    differs = not all(agrees(column) for column in found.columns if len(column.both) > 1)
+    rows = _rows(found, runs)
+    mine = runs.loc[[number for numbers in found.numbers for number in numbers]]
+    command = f"./measure.sh --preset {found.paper.preset}"
+    about = f"Ours: session {found.session}, {in_common(mine)}; made by {command}."
     return [
-        Heading(table.paper),
-        Text(f"{table.authors}. {table.title}. {about}", "note"),
-        *texts(QUICK if table.is_quick else ""),
-        _across(table) if table.across else _down(table, rows),
+        Heading(found.paper.title),
+        Text(f"{found.paper.authors}. {found.table.title}. {about}", "note"),
+        *texts(QUICK if found.is_quick else ""),
+        _across(found) if found.table.across else _down(found, rows),
         Bullets(verdicts),
-        *texts(f"{'Reasons for the difference' if differs else 'Note'}: {table.why}"),
-        *(texts(ACTIVITY, _claim(rows)) if table.activity else []),
+        *texts(f"{'Reasons for the difference' if differs else 'Note'}: {found.table.why}"),
+        *(texts(ACTIVITY, _claim(rows)) if found.table.activity else []),
     ]
 
 
-def _text(table: Beside, place: int, kind: str) -> Callable[[float], str]:
+def _text(found: Beside, place: int, kind: str) -> Callable[[float], str]:
     """Ours of a sum of counters is so much smaller that it needs another unit."""
-    if kind == "ours" and table.activity and place == 0:
+    if kind == "ours" and found.table.activity and place == 0:
         return lambda value: bytes_text(1e12 * value)
-    digits = table.columns[place].digits
+    digits = found.columns[place].digits
     if kind == "published":  # all digits that were published
         return lambda value: max(f"{value:.{digits}f}", str(value), key=len)
     return f"{{:.{digits}f}}".format
 
 
-def _heading(table: Beside, place: int, kind: str) -> str:
-    column = table.columns[place]
-    own_unit = table.activity and place == 0 and kind == "ours"
+def _heading(found: Beside, place: int, kind: str) -> str:
+    column = found.columns[place]
+    own_unit = found.table.activity and place == 0 and kind == "ours"
     unit = f" ({column.unit})" if column.unit and not own_unit else ""
     return f"{column.heading}{unit}: {kind}"
 
 
-def _down(table: Beside, rows: list[Row]) -> Table:
+def _down(found: Beside, rows: list[Row]) -> Table:
     columns = [
-        Column(head, f"head_{place}", style="word") for place, head in enumerate(table.heads)
+        Column(head, f"head_{place}", style="word") for place, head in enumerate(found.table.heads)
     ]
     columns += [
-        Column(_heading(table, place, kind), f"{kind}_{place}", _text(table, place, kind))
-        for place in range(len(table.columns))
+        Column(_heading(found, place, kind), f"{kind}_{place}", _text(found, place, kind))
+        for place in range(len(found.columns))
         for kind in KINDS
     ]
-    return Table(rows, [*columns, *(TRUE_BYTES if table.activity else [])])
+    return Table(rows, [*columns, *(TRUE_BYTES if found.table.activity else [])])
 
 
-def _across(table: Beside) -> Table:
+def _across(found: Beside) -> Table:
     """The paper's rows side by side, published values above ours."""
-    labels = table.columns[0].labels
+    labels = found.columns[0].labels
     columns = [Column("", "what", style="left")]
     columns += [Column(label, f"of_{place}") for place, label in enumerate(labels)]
     rows: list[Row] = []
-    for place, column in enumerate(table.columns):
+    for place, column in enumerate(found.columns):
         for kind, values in zip(KINDS, (column.published, column.ours), strict=True):
-            text = _text(table, place, kind)
-            row: Row = {"what": _heading(table, place, kind)}
+            text = _text(found, place, kind)
+            row: Row = {"what": _heading(found, place, kind)}
             for at, value in enumerate(values):
                 row[f"of_{at}"] = "-" if value is None else text(value)
             rows.append(row)
     return Table(rows, columns)
 
 
-def _rows(table: Beside, runs: pd.DataFrame) -> list[Row]:
+def _rows(found: Beside, runs: pd.DataFrame) -> list[Row]:
     rows: list[Row] = []
-    for at, (label, cells) in enumerate(zip(table.columns[0].labels, table.cells, strict=True)):
-        row: Row = {"label": label}
+    for at, published in enumerate(found.table.rows):
+        row: Row = {"label": published.label}
+        cells = published.cells or [published.label]
         row |= {f"head_{place}": text for place, text in enumerate(cells)}
-        for place, column in enumerate(table.columns):
+        for place, column in enumerate(found.columns):
             row |= {f"published_{place}": column.published[at], f"ours_{place}": column.ours[at]}
         rows.append(row)
-    if table.activity:
-        _add_true_bytes(table, runs, rows)
+    if found.table.activity:
+        _add_true_bytes(found, runs, rows)
     return rows
 
 
@@ -202,8 +203,8 @@ def _claim(rows: list[Row]) -> str:
     )
 
 
-def _add_true_bytes(table: Beside, runs: pd.DataFrame, rows: list[Row]) -> None:
-    for row, numbers in zip(rows, table.numbers, strict=True):
+def _add_true_bytes(found: Beside, runs: pd.DataFrame, rows: list[Row]) -> None:
+    for row, numbers in zip(rows, found.numbers, strict=True):
         if numbers:
             mine = runs.loc[list(numbers)]
             total = row["true_bytes"] = _mean(mine["total_sent_bytes"])

@@ -61,23 +61,14 @@ class Compared:
 class Beside:
     """One published table with ours."""
 
-    paper: str
-    authors: str
-    preset: str
-    title: str
-    why: str
+    paper: Paper
+    table: PaperTable
     session: str
     columns: tuple[Compared, ...]
     numbers: tuple[tuple[int, ...], ...]
     """Our runs, row by row."""
-    heads: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
-    """The paper's names of its rows, in as many columns as it uses."""
     is_quick: bool
     """Ours are of the preset's quick variant."""
-    activity: bool = False
-    across: bool = False
-    """The paper's rows are side by side."""
 
 
 def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
@@ -129,21 +120,8 @@ def _compare(
         )
         for place, column in enumerate(published.columns)
     )
-    return Beside(
-        paper=paper.title,
-        authors=paper.authors,
-        preset=paper.preset,
-        title=published.title,
-        why=published.why,
-        session=str(runs.iloc[0]["session"]),
-        columns=columns,
-        numbers=tuple(numbers),
-        heads=tuple(published.heads),
-        cells=tuple(tuple(row.cells or [row.label]) for row in published.rows),
-        is_quick=is_quick,
-        activity=published.activity,
-        across=published.across,
-    )
+    session = str(runs.iloc[0]["session"])
+    return Beside(paper, published, session, columns, tuple(numbers), is_quick)
 
 
 def _ours(

@@ -94,7 +94,7 @@ def _study(study: Study, hottest: float, with_session: bool) -> list[Block]:
     return [
         Heading(f"{study.title}, {study.session}" if with_session else study.title),
         Fragment("heat_map.html", {"panels": panels}),
-        Bullets([(f"{one.label}:", describe(one)) for one in study.comparisons]),
+        Bullets([(f"{panel.label}:", describe(panel)) for panel in study.comparisons]),
         *texts(extremes(study)),
         Details("All numbers, also in tables/bottlenecks.csv", [Table(_rows(study), COLUMNS)]),
     ]

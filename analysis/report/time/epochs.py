@@ -38,11 +38,11 @@ NOTE = (
 
 def section(report: Report) -> Section | None:
     """Where some runs have at least two epochs."""
-    shown = {one.label: (one, _epochs(report, one)) for one in report.configurations}
+    shown = {config.label: (config, _epochs(report, config)) for config in report.configurations}
     shown = {label: pair for label, pair in shown.items() if len(pair[1]) > 1}
     if not shown:
         return None
-    rows = [_row(one, epochs) for one, epochs in shown.values()]
+    rows = [_row(config, epochs) for config, epochs in shown.values()]
     title = "Parts of each epoch's time; the first is a warm-up (light)"
     charts = {label: _chart(epochs) for label, (_, epochs) in shown.items()}
     body: list[Block] = [

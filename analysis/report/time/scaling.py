@@ -22,10 +22,9 @@ import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.figures import (
-    DASHES,
     axis,
-    colour,
     hover,
+    line_looks,
     reference_line,
     rounded,
     whole_axis,
@@ -273,18 +272,15 @@ def _chart(
         )
         for least in fewest
     ]
-    seen: dict[str, int] = {}
+    looks = line_looks(found)
     for series in found:
-        place = seen[series.strategy] = seen.get(series.strategy, -1) + 1
         known = [size for size in series.sizes if value(size) is not None]
         traces.append(
             {
                 "x": [size.workers for size in known],
                 "y": rounded(value(size) for size in known),
                 "mode": "lines+markers",
-                "name": series.label,
-                "legendgroup": series.strategy,
-                "line": {"color": colour(series.strategy), "dash": DASHES[place % 6]},
+                **looks[series.label],
                 "hovertemplate": hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
             }
         )

@@ -8,10 +8,10 @@ from analysis.report.context import Report
 from analysis.report.figures import (
     GREY,
     Scale,
+    bars_layout,
     colour,
     faint,
     hover,
-    names_axis,
     numbered,
     seconds_scale,
 )
@@ -105,14 +105,7 @@ def _chart(place: int, model: str, rows: list[Row]) -> Chart:
                 "hovertemplate": hover("%{y}: lower bound %{customdata}"),
             }
         )
-    layout = {
-        "height": 120 + 24 * len(rows),
-        "barmode": "stack",
-        "bargap": 0.3,
-        "xaxis": x.axis,
-        "yaxis": names_axis([row["short"] for row in rows]),
-        "showlegend": False,
-    }
+    layout = bars_layout([row["short"] for row in rows], x) | {"barmode": "stack"}
     parts = "computing (full colour), exposed communication (light), rest (pale)"
     title = f"Parts of a step of {model}: {parts}"
     return Chart(numbered("step-split", place), title, traces, layout)

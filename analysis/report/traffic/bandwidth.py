@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import bars, percent_scale
+from analysis.report.figures import bar_chart, percent_scale
 from analysis.report.page import Block, Chart, Column, Row, Section, Table
 from analysis.tables.configurations import Configuration, mean
 from analysis.theory.bandwidth import Bandwidth, bandwidth
@@ -36,7 +36,7 @@ NOTE = (
 
 
 def section(report: Report) -> Section | None:
-    rows = [row for one in report.configurations if (row := _row(report, one)) is not None]
+    rows = [row for config in report.configurations if (row := _row(report, config)) is not None]
     if not rows:
         return None
     shaped = [row for row in rows if row["utilisation"] is not None]
@@ -80,13 +80,6 @@ def _row(report: Report, configuration: Configuration) -> Row | None:
 
 
 def _chart(rows: list[Row]) -> Chart:
-    x = percent_scale("utilisation of the busiest link")
-    traces, names = bars(rows, "utilisation", x, percents(1))
-    layout = {
-        "height": 110 + 24 * len(rows),
-        "bargap": 0.3,
-        "showlegend": False,
-        "xaxis": x.axis,
-        "yaxis": names,
-    }
-    return Chart("link-use", "Utilisation of the busiest link in an exchange", traces, layout)
+    scale = percent_scale("utilisation of the busiest link")
+    title = "Utilisation of the busiest link in an exchange"
+    return bar_chart("link-use", title, rows, "utilisation", scale, percents(1))

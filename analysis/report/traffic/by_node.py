@@ -53,13 +53,15 @@ COLUMNS = [
 
 def section(report: Report) -> Section | None:
     runs = report.runs
-    sent = [one for one in report.configurations if _nodes(runs, one)["train_sent_bytes"].sum()]
+    sent = [
+        config for config in report.configurations if _nodes(runs, config)["train_sent_bytes"].sum()
+    ]
     if not sent:
         return None
     crossed = runs.table["train_sent_bytes"].notna()
-    unseen = [one for one in sent if not crossed[one.numbers[0]]]
-    shown = [one for one in sent if one not in unseen]
-    names = "; ".join(one.label for one in unseen)
+    unseen = [config for config in sent if not crossed[config.numbers[0]]]
+    shown = [config for config in sent if config not in unseen]
+    names = "; ".join(config.label for config in unseen)
     body: list[Block] = texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
     tables = {}
     if shown:
@@ -71,24 +73,24 @@ def section(report: Report) -> Section | None:
 
 
 def _by_node(report: Report, shown: list[Configuration]) -> list[Block]:
-    bars = {one.label: _bars(_nodes(report.runs, one)) for one in shown}
-    rows = [_busiest(report, one, _nodes(report.runs, one)) for one in shown]
+    bars = {config.label: _bars(_nodes(report.runs, config)) for config in shown}
+    rows = [_busiest(report, config, _nodes(report.runs, config)) for config in shown]
     title = "Sent and received in training, by node"
     return [Table(rows, COLUMNS), Choice("bytes-by-node", title, "run", bars)]
 
 
 def _by_pair(runs: Runs, shown: list[Configuration]) -> list[Block]:
     """Measured configurations come first, so that the figure opens with one of them."""
-    pairs = [(one, matrix.measured(runs, one)) for one in shown]
-    known = [(one, found) for one, found in pairs if found is not None]
+    pairs = [(config, matrix.measured(runs, config)) for config in shown]
+    known = [(config, found) for config, found in pairs if found is not None]
     drawn: dict[str, Chart] = {}
-    for one, found in sorted(pairs, key=lambda pair: pair[1] is None):
-        chart = matrix.chart(one, found)
+    for config, found in sorted(pairs, key=lambda pair: pair[1] is None):
+        chart = matrix.chart(config, found)
         if chart is not None:
-            drawn[one.label + (" (theory only)" if known and found is None else "")] = chart
+            drawn[config.label + (" (theory only)" if known and found is None else "")] = chart
     body: list[Block] = []
     if known:
-        rows = [matrix.table_row(one, found) for one, found in known]
+        rows = [matrix.table_row(config, found) for config, found in known]
         summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"
         body.append(Bullets(matrix.findings([found for _, found in known])))
         body.append(Details(summary, [Table(rows, matrix.COLUMNS)]))
