@@ -24,6 +24,7 @@ from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.observe.units import bytes_text
 from cluster.session import Session
 from cluster.spec.catalogue import MODELS, files_of
+from cluster.spec.command_line import run
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, Experiment
 from workloads.data.dataset import DataError
@@ -77,7 +78,8 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     given = args.data_dir and _prepare_data(experiments, args.data_dir, progress)
     if args.engine in (None, AUTO) and name != EXISTING:
         say(f"engine: {name} ({how})")
-    experiments = plan.settle(experiments, name, say)
+    with say_if_slow(say, "choosing schedules"):
+        experiments = plan.settle(experiments, name, say)
 
     engine = ENGINES[name].load().open_engine(experiments, say, args.spark_master)
     links = {link for experiment in experiments for link in experiment.links.values()}
@@ -158,4 +160,4 @@ def _announce(experiments: list[Experiment], engine: Engine, progress: Progress)
 
 if __name__ == "__main__":
     sys.unraisablehook = interruption.say_again
-    sys.exit(main())
+    run(main)
