@@ -73,15 +73,12 @@ def settle(
         say(f"schedule for {workers} workers, passes {passes}: {choice.schedule} ({choice.why})")
         return choice.schedule
 
-    return [
-        run.settled(
-            engine,
-            chosen(run.workers, run.passes, run.seed)
-            if run.schedule == "auto" and run.passes
-            else run.schedule,
-        )
-        for run in experiments
-    ]
+    def schedule_of(run: Experiment) -> str | None:
+        if run.schedule != "auto" or run.passes is None:
+            return run.schedule
+        return chosen(run.workers, run.passes, run.seed)
+
+    return [run.settled(engine, schedule_of(run)) for run in experiments]
 
 
 @dataclasses.dataclass
