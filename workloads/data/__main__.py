@@ -3,7 +3,7 @@
 from cluster.spec import own_environment
 
 if __name__ == "__main__":
-    own_environment.enter("workloads.data")  # before a download, which needs pooch
+    own_environment.enter("workloads.data", "pooch")  # which downloads need
 
 from cluster.spec.command_line import run
 from workloads.data.command import main
