@@ -9,8 +9,9 @@ framing: about 144 bytes a message, 10 % and more with --bucket-mb 0 and many sm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from cluster.spec.message_schedules import Flow, MessageSchedule, Setting, broadcast_of_buffers
 from cluster.spec.records import HEADER_BYTES, SEGMENT_BYTES
@@ -53,9 +54,9 @@ def predict(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
     facts = facts_of(strategy)
     nodes = setting.workers + facts.has_server
     found = _exchanged(facts.messages, setting, nodes, rounds)
-    if facts.exchanges:
-        buffers = ByRank.of(broadcast_of_buffers(setting, 0), nodes)
-        found = found.plus(buffers.each(lambda values: [rounds * v for v in values]))
+    buffers = broadcast_of_buffers(setting, 0) if facts.exchanges else ()
+    if buffers:
+        found = found.plus(ByRank.of(buffers, nodes).times(rounds))
     sent, received = (
         tuple(value / (found.parts * rounds) for value in values)
         for values in (found.sent, found.received)
@@ -112,8 +113,10 @@ class ByRank:
             parts,
         )
 
-    def each(self, change: Callable[[list[int]], list[int]]) -> ByRank:
-        return ByRank(change(self.sent), change(self.received), self.parts)
+    def times(self, count: int) -> ByRank:
+        """The same round, so many times."""
+        sent, received = [count * n for n in self.sent], [count * n for n in self.received]
+        return ByRank(sent, received, self.parts)
 
     @property
     def is_uniform(self) -> bool:
@@ -122,11 +125,10 @@ class ByRank:
 
 def _exchanged(exchange: MessageSchedule, setting: Setting, nodes: int, rounds: int) -> ByRank:
     """All rounds together: the first ones up to a repetition, as often as they come."""
-    total = ByRank([0] * nodes, [0] * nodes, 1)
-    for first in range(min(setting.repeat.rounds, rounds)):
-        same = range(first, rounds, setting.repeat.rounds)
-        total = total.plus(_repeated(exchange, setting, nodes, same))
-    return total
+    repeats = setting.repeat.rounds
+    first = range(min(repeats, rounds))
+    same = (range(index, rounds, repeats) for index in first)
+    return reduce(ByRank.plus, (_repeated(exchange, setting, nodes, each) for each in same))
 
 
 def _repeated(exchange: MessageSchedule, setting: Setting, nodes: int, same: range) -> ByRank:
@@ -137,10 +139,11 @@ def _repeated(exchange: MessageSchedule, setting: Setting, nodes: int, same: ran
     shift, times = setting.repeat.shift, len(same)
     first = ByRank.of(exchange(same[0], setting), nodes)
     if shift == 0 or first.is_uniform:
-        return first.each(lambda values: [times * value for value in values])
+        return first.times(times)
     if shift is None:
         return ByRank.of([flow for index in same for flow in exchange(index, setting)], nodes)
-    return first.each(lambda values: _shifted_sum(values, times))
+    sent, received = _shifted_sum(first.sent, times), _shifted_sum(first.received, times)
+    return ByRank(sent, received, first.parts)
 
 
 def _shifted_sum(values: list[int], times: int) -> list[int]:
