@@ -14,7 +14,9 @@ from analysis.summary.summarise import summarise
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
 from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, reader
 from cluster.spec.documents.summary import Summary
+from cluster.spec.errors import unknown
 from cluster.spec.run_folder import RunFolder, find_runs
+from cluster.spec.strategies import STRATEGIES
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
@@ -150,6 +152,8 @@ def _option(spec: Options, name: str) -> Any:
         low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else 2**63
         if not isinstance(value, str) and not low <= value <= high:
             raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
+        if name == "strategy" and value not in STRATEGIES:
+            raise DocumentError(unknown(name, value, STRATEGIES))
     except DocumentError as error:
         raise error.below(f"summary.json: spec.{name}") from None
     return value

@@ -199,6 +199,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "damaged",
         "seconds.by_node must be a list, not 3",
     ),
+    "an unknown strategy": (
+        lambda s: change(s, spec=summary(ALLREDUCE)["spec"] | {"strategy": "gossip"}),
+        "damaged",
+        "unknown strategy 'gossip'",
+    ),
     "a later schema": (lambda s: change(s, schema=3), "other schema", "has schema 3"),
 }
 

@@ -21,9 +21,10 @@ from cluster import presets
 from cluster.flags import make_parser
 from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents import summary
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.strategies import SCHEDULES, STRATEGIES
+from cluster.spec.strategies import STRATEGIES
 from tests import documentation
 from tests.documentation import PROJECT, Command
 
@@ -166,7 +167,7 @@ def test_the_readme_is_short_and_lists_every_page() -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("docs/strategies.md", [*STRATEGIES, *SCHEDULES]),
+        ("docs/strategies.md", [*STRATEGIES, *SCHEDULE_CHOICES]),
         ("docs/workloads.md", [*WORKLOADS, *presets.names()]),
         ("docs/horovod-and-spark.md", LAUNCHERS),
         ("README.md", STRATEGIES),
