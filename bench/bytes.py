@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> Table:
                 *("--model", f"synthetic:{size}:8", "--local-steps", "1"),
                 *("--compress", args.compress, *sizes(int(workers), STEPS)),
             )
-            row = [workers, f"{size}B"]
+            row = [workers, f"{size[:-1]} {size[-1]}B"]
             for kind in ("mean", "max"):
                 ratios = {
                     str(summary.spec["strategy"]): getattr(summary.per_step, f"sent_{kind}_bytes")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import textwrap
 from pathlib import Path
 
 from bench.table import Benchmark, Table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+WIDTH = 120
 
 
 def section(benchmark: Benchmark, command: str, table: Table) -> str:
-    today = datetime.date.today().isoformat()
+    today, load = datetime.date.today().isoformat(), os.getloadavg()[0]
+    about = f"{benchmark.title}. {benchmark.text}"
     body = [
         f"## {benchmark.name}",
-        f"{benchmark.title}. {benchmark.text}".rstrip(),
-        f"Measured {today} on {os.cpu_count()} cores:\n\n    {command}",
+        textwrap.fill(" ".join(about.split()), WIDTH, break_on_hyphens=False),
+        f"Measured {today} on {os.cpu_count()} cores, load average {load:.1f}:\n\n    {command}",
         table.as_markdown(),
     ]
     return "\n\n".join(body)
