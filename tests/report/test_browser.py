@@ -150,7 +150,10 @@ def lines_of(browser: Browser, strategy: str) -> int:
 
 
 def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser) -> None:
-    rows = "[...document.querySelectorAll('tr[data-strategy=pairwise]')].filter(r => r.offsetParent).length"
+    rows = (
+        "[...document.querySelectorAll('tr[data-strategy=pairwise]')]"
+        ".filter(r => r.offsetParent).length"
+    )
     before = lines_of(browser, "pairwise"), browser.run(rows)
     others = lines_of(browser, "allreduce")
     assert min(before) > 0
@@ -166,11 +169,13 @@ def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser
 def test_another_run_can_be_chosen(browser: Browser) -> None:
     names = "[...document.querySelector('#bytes-by-node').data[0].x]"
     choose = (
-        "(() => {{ const s = document.querySelector('#bytes-by-node').closest('figure').querySelector('select');"
-        " s.selectedIndex = {0}; s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()"
+        "(() => {{ const figure = document.querySelector('#bytes-by-node').closest('figure');"
+        " const s = figure.querySelector('select'); s.selectedIndex = {0};"
+        " s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()"
     )
     options = browser.run(
-        "[...document.querySelector('#bytes-by-node').closest('figure').querySelectorAll('option')].map(o => o.text)"
+        "[...document.querySelector('#bytes-by-node').closest('figure')"
+        ".querySelectorAll('option')].map(o => o.text)"
     )
     place = next(at for at, text in enumerate(options) if text.startswith("parameter-server"))
     assert browser.run(names) == ["node0", "node1", "node2"]
@@ -212,7 +217,10 @@ def test_choices_survive_a_reload(page: Path) -> None:
         assert browser.errors == []
 
 
-COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.xtick text')).fill]"
+COLOURS = (
+    "[getComputedStyle(document.body).backgroundColor,"
+    " getComputedStyle(document.querySelector('.xtick text')).fill]"
+)
 
 
 def test_dark_and_light_change_page_and_figures(browser: Browser) -> None:
@@ -273,7 +281,10 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser) -> None:
     browser.size(390, 844)
-    wide = "[...document.querySelectorAll('.plot .main-svg')].filter(one => one.clientWidth > 390).length"
+    wide = (
+        "[...document.querySelectorAll('.plot .main-svg')]"
+        ".filter(svg => svg.clientWidth > 390).length"
+    )
     browser.wait(f"!{wide}")
     assert browser.run("document.documentElement.scrollWidth") == 390
     browser.size(1200, 900)
@@ -287,8 +298,11 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
         browser.run(LOOK_AT_ALL)
         dark = {"name": "prefers-color-scheme", "value": "dark"}
         browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
-        heights = "[...document.querySelectorAll('.scroll')].filter(s => s.scrollHeight > s.clientHeight + 1)"
-        assert browser.run(f"{heights}.length") == 0
+        cut_off = (
+            "[...document.querySelectorAll('.scroll')]"
+            ".filter(s => s.scrollHeight > s.clientHeight + 1).length"
+        )
+        assert browser.run(cut_off) == 0
         assert browser.run(COLOURS)[0] == "rgb(255, 255, 255)"
         assert (
             browser.run("getComputedStyle(document.querySelector('figcaption .tools')).display")
@@ -297,7 +311,7 @@ def test_on_paper_tables_are_whole_and_light(page: Path) -> None:
 
 
 def test_it_can_be_used_before_a_figure_is_drawn(page: Path) -> None:
-    """The library that draws takes longest to start, so nothing waits for it but figures in sight."""
+    """Figures render lazily: only visible ones wait for Plotly to load."""
     with chromium() as browser:
         browser.open(page, height=300)
         assert browser.run("document.querySelectorAll('[data-drawn]').length") == 0

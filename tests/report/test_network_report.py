@@ -84,27 +84,29 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
     runs = load_runs(find_runs(SESSION))
     assert list(runs.table["run"]) == [ALLREDUCE, PAIRWISE]
     for _, row in runs.table.iterrows():
-        one = schema1.upgrade_summary(summary(row["run"]))
-        spec, per_step, seconds = one["spec"], one["per_step"], one["seconds"]
+        document = schema1.upgrade_summary(summary(row["run"]))
+        spec, per_step, seconds = document["spec"], document["per_step"], document["seconds"]
         assert row.astype(object).where(row.notna(), None).to_dict() == {
-            **{name: one[name] for name in ("session", "run", "status", "error")},
+            **{name: document[name] for name in ("session", "run", "status", "error")},
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
             **{name: spec.get(name) for name in ("engine", "dataset")},
             **{name: spec.get(name) for name in OPTIONS},  # recorded before --compress was there
-            **{name: one[name] for name in ("accuracy", "loss", "consensus_distance")},
-            **{name: one[name] for name in ("model_bytes", "steps", "rounds")},
+            **{name: document[name] for name in ("accuracy", "loss", "consensus_distance")},
+            **{name: document[name] for name in ("model_bytes", "steps", "rounds")},
             "sent_per_step_bytes": per_step["sent_mean_bytes"],
             "predicted_per_step_bytes": per_step["predicted_mean_bytes"],
             "sent_over_predicted": per_step["ratio"],
             "busiest_sent_per_step_bytes": per_step["sent_max_bytes"],
             "busiest_predicted_per_step_bytes": per_step["predicted_max_bytes"],
             "retransmitted_per_step_bytes": per_step.get("retransmitted_mean_bytes"),
-            "train_sent_bytes": sum(node["train_sent_bytes"] for node in one["bytes"]["nodes"]),
-            "train_received_bytes": sum(
-                node["train_received_bytes"] for node in one["bytes"]["nodes"]
+            "train_sent_bytes": sum(
+                node["train_sent_bytes"] for node in document["bytes"]["nodes"]
             ),
-            "total_sent_bytes": one["bytes"]["total"]["sent_bytes"],
-            "network_activity_sum": one["network_activity_sum"],
+            "train_received_bytes": sum(
+                node["train_received_bytes"] for node in document["bytes"]["nodes"]
+            ),
+            "total_sent_bytes": document["bytes"]["total"]["sent_bytes"],
+            "network_activity_sum": document["network_activity_sum"],
             "full_lr": None,
             "label_skew": None,
             "control_sent_bytes": None,
@@ -112,8 +114,8 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "pairs_interface_payload_bytes": None,
             "pairs_interface_header_bytes": None,
             "pairs_closed_connections": None,
-            **{f"counter_{name}_bytes": one["counters"][f"{name}_bytes"] for name in SOURCES},
-            "counters_largest_difference": one["counters"]["largest_difference"],
+            **{f"counter_{name}_bytes": document["counters"][f"{name}_bytes"] for name in SOURCES},
+            "counters_largest_difference": document["counters"]["largest_difference"],
             **{name: seconds[name] for name in ("step_median_s", "compute_median_s")},
             "exposed_communication_median_s": seconds["exposed_communication_median_s"],
             "communication_bound_s": seconds.get("communication_bound_s"),
@@ -125,13 +127,13 @@ def test_the_recorded_session_prints_the_recorded_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(SESSION), "--output", str(tmp_path)]) == 0
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[:5] == [
         "payload sent per worker and step, measured and predicted",
-        "run                                  accuracy      sent  predicted  ratio  per step  counters",
+        "run accuracy sent predicted ratio per step counters",
         "20261116-015441-1bc7",
-        "  001-allreduce-n3-s1                 48.39 %  117.7 kB   116.5 kB  1.011   71.8 ms   0.002 %",
-        "  002-pairwise-n3-p1-exponential-s1   47.58 %  58.42 kB   58.24 kB  1.003   75.8 ms   0.003 %",
+        "001-allreduce-n3-s1 48.39 % 117.7 kB 116.5 kB 1.011 71.8 ms 0.002 %",
+        "002-pairwise-n3-p1-exponential-s1 47.58 % 58.42 kB 58.24 kB 1.003 75.8 ms 0.003 %",
     ]
 
 
@@ -149,7 +151,7 @@ def test_the_csv_read_again_is_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["trust", "commands"])
 def test_a_table_by_run_names_session_and_run(name: str, tmp_path: Path) -> None:
     assert main([str(SESSION), "--output", str(tmp_path)]) == 0
-    found, runs = (pd.read_csv(tmp_path / "tables" / f"{one}.csv") for one in (name, "runs"))
+    found, runs = (pd.read_csv(tmp_path / "tables" / f"{each}.csv") for each in (name, "runs"))
     assert list(found.columns[:2]) == ["session", "run"]
     which = found[["session", "run"]].merge(runs[["session", "run"]])
     assert len(which) == len(found) > 0
@@ -330,7 +332,7 @@ class Addresses(HTMLParser):
 
 
 def shown_in_chromium(page: Path) -> str:
-    """What a real browser makes of the page, once its scripts have run; it must have asked for nothing."""
+    """The page after its scripts have run in a real browser; it must have requested nothing."""
     with chromium() as browser:
         browser.open(page)
         shown = str(browser.run("document.documentElement.outerHTML"))
@@ -367,7 +369,7 @@ def test_without_cases_to_compare_there_is_no_section_and_no_table(tmp_path: Pat
 def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The hottest is four times the coolest; half of that, on a logarithmic scale, is half as hot."""
+    """The longest step is four times the shortest; twice is half as hot (logarithmic)."""
     session = slow_session(tmp_path / "s", {None: 0.1, "1:20mbit": 0.2, "0:5mbit": 0.4})
     main([str(session), "--output", str(tmp_path)])
     assert str(tmp_path / "tables/bottlenecks.csv") in capsys.readouterr().out
@@ -445,7 +447,7 @@ def test_an_epoch_that_comes_twice_is_damage(tmp_path: Path) -> None:
 
 
 def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
-    """A link, a spec and an environment that no version writes; epochs of no time, shards of nothing; nested too deep."""
+    """A link, a spec and an environment that no version writes; empty epochs and shards."""
     session = uneven(tmp_path)
     first, second = (
         session / name for name in ("001-allreduce-n3-s1", "002-pairwise-n3-p1-ring-s1")
@@ -453,7 +455,7 @@ def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
     put(first, "spec.link", "zz")
     put(first, "training.shards.label_counts", [[0, 0], [0, 0], [0, 0]])
     epochs = json.loads((second / "summary.json").read_text())["training"]["epochs"]
-    put(second, "training.epochs", [one | {"seconds": 0.0} for one in epochs])
+    put(second, "training.epochs", [document | {"seconds": 0.0} for document in epochs])
     (first / "spec.json").write_text('{"strategy": 5}')
     (second / "spec.json").write_text("[" * 100_000)
     (first / "environment.json").write_text('{"command": 5, "cores": "x", "memory_bytes": "y"}')
@@ -464,8 +466,8 @@ def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
     assert list(table["status"]) == ["completed", "completed"]
 
 
-def test_pairs_whose_ends_did_not_find_each_other_are_no_measurement(tmp_path: Path) -> None:
-    """As where addresses were translated on the way: nothing is matched, and nothing says that it agrees."""
+def test_pairs_whose_ends_were_not_matched_are_no_measurement(tmp_path: Path) -> None:
+    """As where addresses are translated on the way: nothing is matched, nothing agrees."""
     (recorded,) = (PROJECT / "tests" / "data" / "runs").glob("*/003-pairwise-n4-*")
     session = shutil.copytree(recorded.parent, tmp_path / "session")
     for run in session.iterdir():

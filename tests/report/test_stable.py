@@ -135,14 +135,15 @@ def test_a_name_cannot_break_out_of_the_page(runs: Path) -> None:
 
 
 def test_more_samples_make_no_larger_page(runs: Path) -> None:
-    """Ten thousand of a run are as many points as a few hundred: a page of many runs stays small."""
+    """Ten thousand samples are as many points as a few hundred."""
     sizes = []
     for count in (500, 10_000):
         for path in runs.rglob("samples.csv"):
             head, first = path.read_text().splitlines()[:2]
             start, source, node, *_ = first.split(",")
             rows = [
-                f"{float(start) + 90 * k / count:.4f},{source},{node},{123_457 * k * 500 // count},{k},0,0"
+                f"{float(start) + 90 * k / count:.4f},{source},{node}"
+                f",{123_457 * k * 500 // count},{k},0,0"
                 for k in range(count)
             ]
             path.write_text("\n".join([head, *rows]) + "\n")
@@ -175,8 +176,8 @@ def test_auxiliary_services_are_counted_apart_from_training(runs: Path) -> None:
     assert '"x":["node0","node1","node2","master","driver"]' in by_node
 
 
-def test_watching_follows_a_run_that_goes_on(runs: Path) -> None:
-    """A run without a summary is shown with what its events say so far, and again when it has ended."""
+def test_watching_follows_a_running_run(runs: Path) -> None:
+    """A run without a summary is shown as far as its events go, and again when it has ended."""
     summaries = sorted(runs.rglob("summary.json"))
     run = next(path.parent for path in summaries if "allreduce-n3" in str(path))
     ended = (run / "summary.json").read_text()

@@ -46,7 +46,7 @@ def said(*nodes: Node, strategy: str = "allreduce", **slow: str) -> str:
     return describe(Comparison(strategy, strategy, (case(*nodes, **slow),)))
 
 
-# ------------------------------------------------------------------------------------ names of cases
+# ---------------------------------------------------------------------------------- names of cases
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_ratio_near_one_has_two_decimals(ratio: float, text: str) -> None:
     assert times(ratio) == text
 
 
-# ------------------------------------------------------------------------------------------ findings
+# ---------------------------------------------------------------------------------------- findings
 
 
 def test_equal_slow_downs_are_one_number() -> None:
@@ -205,7 +205,7 @@ def test_runs_that_differ_only_in_their_slow_nodes_are_compared(tmp_path: Path) 
     (comparison,) = study.comparisons
     assert [each.bottleneck for each in comparison.cases] == [None, "1:20mbit", "1:20mbit,2:20mbit"]
     assert [each.slow_downs for each in comparison.cases] == [[1] * 3, [0.5] * 3, [1.5] * 3]
-    slow = [[n.rank for n in one.nodes if n.is_slow] for one in comparison.cases]
+    slow = [[n.rank for n in each.nodes if n.is_slow] for each in comparison.cases]
     assert slow == [[], [1], [1, 2]]
 
 
@@ -223,7 +223,7 @@ def test_runs_without_slow_nodes_and_runs_that_failed_are_not_compared(tmp_path:
 
 
 def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None:
-    """An option that only follows from the strategy is not in its name; a model makes another study."""
+    """An option that follows from the strategy is not in its label; models are apart."""
     pairs = {"strategy": "pairwise", "passes": 1, "schedule": "ring", "workers": 3}
     other = {**ALL_REDUCE, "model": "synthetic:1M"}
     specs = [ALL_REDUCE, pairs, other]
@@ -232,7 +232,7 @@ def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None
         "3 workers, model mnist-cnn",
         "3 workers, model synthetic:1M",
     ]
-    labels = [[one.label for one in study.comparisons] for study in found]
+    labels = [[panel.label for panel in study.comparisons] for study in found]
     assert labels == [["allreduce", "pairwise (ring), passes 1"], ["allreduce"]]
 
 
@@ -240,7 +240,7 @@ def test_a_server_is_no_row_but_may_be_the_slow_node(tmp_path: Path) -> None:
     served = {"strategy": "parameter-server", "workers": 2}
     (study,) = studies(tmp_path, served, {**served, "bottleneck": "2:20mbit"})
     (comparison,) = study.comparisons
-    assert [len(one.nodes) for one in comparison.cases] == [2, 2]
+    assert [len(each.nodes) for each in comparison.cases] == [2, 2]
     assert "(the server)" in describe(comparison)
 
 

@@ -85,9 +85,9 @@ def test_times_are_of_the_second_epoch_and_seeds_are_averaged() -> None:
 
 def test_computing_and_communication_are_those_of_several_workers() -> None:
     (sheet,) = filled_sheets(table(single(32, 8.0), single(128, 6.0), together(32, 4.0)), LAB)
-    (split,) = [one for one in sheet.tables if "table 2" in one.title]
+    (split,) = [form for form in sheet.tables if "table 2" in form.title]
     assert split.rows == (("2 workers", (3.0, 1.0)),)
-    shown = [one.title for one in sheet.tables]
+    shown = [form.title for form in sheet.tables]
     assert not [title for title in shown if "DistributedDataParallel" in title]  # none ran
 
 
@@ -99,7 +99,7 @@ def test_large_batches_stand_below_each_other_with_their_remedies() -> None:
         together(512, 6.0, **large, lr_rule="linear", warmup_epochs=1.0, accuracy=0.7),
     )
     (sheet,) = filled_sheets(runs, LAB)
-    (remedies,) = [one for one in sheet.tables if "Question 4" in one.title]
+    (remedies,) = [form for form in sheet.tables if "Question 4" in form.title]
     assert [(label, values[2]) for label, values in remedies.rows] == [
         ("one worker, batches of 128", 75),
         ("4 x 512, no remedy", 25),

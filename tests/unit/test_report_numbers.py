@@ -32,15 +32,15 @@ def recorded() -> Runs:
 
 def test_runs_that_differ_in_their_seed_are_one_configuration(recorded: Runs) -> None:
     found = find_configurations(recorded)
-    seeds = {one.label: len(one.numbers) for one in found}
+    seeds = {config.label: len(config.numbers) for config in found}
     assert seeds["allreduce, 3 workers, mnist-cnn"] == 2
     assert sum(seeds.values()) == len(recorded.completed)
     assert len(seeds) == len(found)
 
 
 def test_a_band_holds_its_mean_and_bytes_rise(recorded: Runs) -> None:
-    for one in find_configurations(recorded):
-        points = curve(recorded, one)
+    for config in find_configurations(recorded):
+        points = curve(recorded, config)
         assert all(point.low <= point.accuracy <= point.high for point in points)
         assert [p.sent_bytes for p in points] == sorted(p.sent_bytes for p in points)
 
@@ -57,34 +57,42 @@ def test_nothing_beats_the_frontier_and_all_else_is_beaten(ends: list[tuple[floa
 
 
 def test_a_target_is_reached_at_the_first_epoch_that_has_it(recorded: Runs) -> None:
-    (one,) = [
+    (config,) = [
         c
         for c in find_configurations(recorded)
         if c.label == "pairwise (ring), 3 workers, passes 1, mnist-cnn"
     ]
-    points = recorded.curves[recorded.curves["number"] == one.numbers[0]]
+    points = recorded.curves[recorded.curves["number"] == config.numbers[0]]
     target = float(points["accuracy"].iloc[1])
-    found = reached(recorded, one, target)
+    found = reached(recorded, config, target)
     assert found.of == 2
     assert found.seeds >= 1
-    never = reached(recorded, one, 1.0)
+    never = reached(recorded, config, 1.0)
     assert (never.seeds, never.sent_bytes) == (0, None)
 
 
 def test_half_of_the_configurations_reach_the_usual_target(recorded: Runs) -> None:
-    learned = [one for one in find_configurations(recorded) if mean(recorded, one, "accuracy")]
+    learned = [
+        config for config in find_configurations(recorded) if mean(recorded, config, "accuracy")
+    ]
     target = usual_target(recorded, learned)
     assert target is not None
-    there = [one for one in learned if (got := reached(recorded, one, target)).seeds == got.of]
+    there = [
+        config for config in learned if (got := reached(recorded, config, target)).seeds == got.of
+    ]
     assert len(there) >= len(learned) / 2
     higher = [
-        one for one in learned if (got := reached(recorded, one, target + 0.01)).seeds == got.of
+        config
+        for config in learned
+        if (got := reached(recorded, config, target + 0.01)).seeds == got.of
     ]
     assert len(higher) <= len(learned) / 2
 
 
 def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
-    series = {one.label: one.sizes for one in find_series(recorded, find_configurations(recorded))}
+    series = {
+        line.label: line.sizes for line in find_series(recorded, find_configurations(recorded))
+    }
     sizes = series["allreduce"]
     assert [size.workers for size in sizes] == [1, 2, 3]
     assert (sizes[0].speed_up, sizes[0].efficiency, sizes[0].step_efficiency) == (1, 1, 1)
@@ -135,7 +143,7 @@ def test_bandwidths_are_those_of_nccl_tests(
 
 
 def test_rates_add_up_to_the_bytes_of_the_samples() -> None:
-    run = next(one for one in find_runs(RUNS) if "allreduce-n3" in one.name)
+    run = next(folder for folder in find_runs(RUNS) if "allreduce-n3" in folder.name)
     rates = read_rates(run)
     assert rates is not None
     for node, bits in rates.sent_bit.items():

@@ -1,4 +1,4 @@
-"""Which runs make a series, and against what they are measured: a recorded run, told again with other numbers."""
+"""Which runs make a series, and what they are compared with: a recorded run with other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Any:
-    """Runs with these options, whose steps take so many milliseconds and whose epochs so many seconds."""
+    """Runs with these options, whose steps and epochs take so many seconds."""
     source = next(f.path for f in find_runs(RECORDED) if "allreduce-n2" in f.path.name)
 
     def told(*runs: dict[str, Any]) -> dict[str, Series]:
@@ -35,7 +35,7 @@ def tell(tmp_path: Path) -> Any:
             (folder / "summary.json").write_text(json.dumps(summary))
         loaded = load_runs(find_runs(tmp_path))
         assert len(loaded.completed) == len(runs)
-        return {one.label: one for one in find_series(loaded, find_configurations(loaded))}
+        return {series.label: series for series in find_series(loaded, find_configurations(loaded))}
 
     return told
 
@@ -45,8 +45,8 @@ def run(strategy: str, workers: int, batch: int, epoch_s: float, **more: Any) ->
     return options | {"epoch_s": epoch_s, "step_s": epoch_s / 100} | more
 
 
-def speed_ups(one: Series) -> list[tuple[int, float]]:
-    return [(size.workers, size.speed_up) for size in one.sizes]
+def speed_ups(series: Series) -> list[tuple[int, float]]:
+    return [(size.workers, size.speed_up) for size in series.sizes]
 
 
 def test_every_batch_size_is_a_series_with_its_own_single(tell: Any) -> None:
@@ -66,10 +66,10 @@ def test_one_batch_for_all_workers_is_a_series_without_weak_scaling(tell: Any) -
         run("single", 1, 256, 90.0),
         *(run("ddp", n, 256 // n, 100.0 / n) for n in (1, 2, 3, 4)),
     )
-    (one,) = found.values()
-    assert one.label == "ddp, 256 samples over all workers"
-    assert speed_ups(one) == [(1, 1), (2, 2), (3, pytest.approx(3)), (4, 4)]
-    assert {size.step_efficiency for size in one.sizes} == {None}
+    (series,) = found.values()
+    assert series.label == "ddp, 256 samples over all workers"
+    assert speed_ups(series) == [(1, 1), (2, 2), (3, pytest.approx(3)), (4, 4)]
+    assert {size.step_efficiency for size in series.sizes} == {None}
 
 
 def test_a_single_on_other_machines_or_data_is_no_base(tell: Any) -> None:
@@ -85,7 +85,7 @@ def test_a_run_by_itself_is_no_series(tell: Any) -> None:
 def test_runs_on_other_data_are_no_seeds(tell: Any, tmp_path: Path) -> None:
     tell(run("allreduce", 2, 32, 8.0), run("allreduce", 2, 32, 8.0, dataset="fashion-mnist"))
     found = find_configurations(load_runs(find_runs(tmp_path)))
-    assert [one.label for one in found] == [
+    assert [config.label for config in found] == [
         "allreduce, mnist-cnn on mnist",
         "allreduce, mnist-cnn on fashion-mnist",
     ]
