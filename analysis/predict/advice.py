@@ -85,7 +85,7 @@ def advice(
     whose = f"for {workers} workers and the {bytes_text(model_bytes)} of {name}"
     if measured:
         text = _of_measured(measured, learned, found, whose)
-        return Answer(f"Which strategy at {rate_mbit:g} Mbit, measured?", text)
+        return Answer(f"Which strategy at {rate_mbit:g} Mbit/s, measured?", text)
     full, less = _by_averaging(found)
     if not full:
         return None
@@ -99,7 +99,7 @@ def advice(
     text += f" Times are predicted, {whose}"
     outside = model.outside(known[best])
     text += f": orders of magnitude, {outside} of what was fitted." if outside else "."
-    return Answer(f"Which strategy at {rate_mbit:g} Mbit, and why?", text)
+    return Answer(f"Which strategy at {rate_mbit:g} Mbit/s, and why?", text)
 
 
 def _by_averaging(strategies: Sequence[str] | dict[str, Forecast]) -> tuple[list[str], list[str]]:
@@ -183,7 +183,7 @@ def by_link(model: Fitted, model_bytes: int, workers: int) -> str:
     stretches = fastest(full, rates, step_s)
     if len(stretches) < 2:
         return ""
-    parts = [f"{', '.join(part.fastest)} up to {part.high:g} Mbit" for part in stretches[:-1]]
+    parts = [f"{', '.join(part.fastest)} up to {part.high:g} Mbit/s" for part in stretches[:-1]]
     return f"Quickest by link: {'; '.join(parts)}; then {', '.join(stretches[-1].fastest)}."
 
 
@@ -195,7 +195,7 @@ class Sweep:
     """workers or mbit."""
     stretches: tuple[Stretch, ...]
     """The fastest, of those that average everything at every step."""
-    overtakings: tuple[tuple[Crossover, str], ...]
+    crossovers: tuple[tuple[Crossover, str], ...]
     """Of all pairs, in order; and what of it is outside of the fit."""
 
 

@@ -166,7 +166,7 @@ def sweep_lines(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
             low, high = stretch.low, stretch.high
             ends = f"{low:g}" if low == high else f"{low:g} to {high:g}"
             yield f"  {ends}: {', '.join(stretch.fastest)}"
-        for crossing, outside in sweep.overtakings:
+        for crossing, outside in sweep.crossovers:
             remark = f" ({outside})" if outside else ""
             yield f"  from {crossing.at:g} on {crossing.faster} overtakes {crossing.slower}{remark}"
 

@@ -231,7 +231,7 @@ def test_advice_names_the_quickest_and_why() -> None:
     ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
     model = Fitted(dict.fromkeys(("allreduce", "parameter-server"), TRUE), ranges, None)
     text = str(advice(model, "a model", 10**6, 100, 8))
-    assert "Which strategy at 100 Mbit, and why?" in text
+    assert "Which strategy at 100 Mbit/s, and why?" in text
     assert "at every step: allreduce" in text
     assert "(slowest: parameter-server" in text
     assert "for 8 workers" in text
@@ -267,7 +267,7 @@ def test_what_was_measured_is_not_predicted() -> None:
     assert "allreduce" not in predicted
 
 
-def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
+def test_sweeps_find_crossovers_and_what_is_outside_the_fit() -> None:
     """From some number of workers on a ring is faster than a star, whatever its messages cost."""
     star = dataclasses.replace(TRUE, time=(0.0, 1.0, 0.0, 0.0))
     ring = dataclasses.replace(TRUE, time=(0.01, 1.0, 0.0, 0.0))
@@ -275,11 +275,11 @@ def test_sweeps_find_the_overtakings_and_say_what_is_outside() -> None:
     model = Fitted({"gather-scatter": star, "allreduce": ring}, ranges, None)
     asked = [cluster(name, 4, 100, 10**6, cores=None) for name in ("allreduce", "gather-scatter")]
     by_workers, by_link = sweeps(model, asked)
-    ((crossing, outside),) = by_workers.overtakings
+    ((crossing, outside),) = by_workers.crossovers
     # 0.02 (N-1) + 0.0837 x 2 (N-1)/N against 0.0837 (N-1):
     # 0.104 and 0.084 s for N = 2, 0.152 and 0.167 s for N = 3
     assert (crossing.at, crossing.faster, outside) == (3, "allreduce", "")
-    ((crossing, outside),) = by_link.overtakings
+    ((crossing, outside),) = by_link.crossovers
     assert crossing.faster == "gather-scatter"  # on quick links messages are what counts
     assert crossing.at > 100
     assert by_link.stretches[-1].fastest == ("gather-scatter",)

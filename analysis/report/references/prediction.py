@@ -180,7 +180,7 @@ def _crossovers(model: Fitted, name: str, size: int) -> list[Row]:
             "outside": outside or None,
         }
         for sweep in sweeps(model, known)
-        for crossing, outside in sweep.overtakings
+        for crossing, outside in sweep.crossovers
     ]
 
 
