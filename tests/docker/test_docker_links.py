@@ -97,7 +97,7 @@ def test_the_compose_file_shapes_its_links_when_started_by_hand(tmp_path: Path) 
     codes = exit_codes(file)
     compose(file, "down")
     assert up.returncode == 0, up.stdout
-    assert '"asked": "50mbit"' in up.stdout
+    assert '"target": "50mbit"' in up.stdout
     assert f"accuracy={summary['accuracy']:.4g}" in up.stdout
     assert codes == [0] * 4  # two nodes, a helper, the reference
     assert leftovers(tmp_path) == []
