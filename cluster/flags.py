@@ -17,7 +17,6 @@ from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser
 from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.experiment import Experiment
-from cluster.spec.experiment_checks import CHOICES
 from cluster.spec.field_docs import field_docs
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
@@ -67,8 +66,8 @@ def make_parser(with_help: bool = False) -> Parser:
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for field in dataclasses.fields(Experiment):
         group = groups[field.metadata["group"]]
+        text = _help(field) if with_help else None
         unit = field.metadata["unit"]
-        text = _help(field.name, field.default) if with_help else None
         group.add_argument(_flag(field.name), metavar=unit, help=text, **_arity(field.name))
     _add_sets_of_options(groups)
     _add_output(groups["output"])
@@ -221,19 +220,12 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _help(name: str, default: object) -> str:
+def _help(field: dataclasses.Field[Any]) -> str:
     """The field's docstring, the names it takes, and its default."""
-    names: dict[str, Iterable[str]] = {
-        **CHOICES,
-        "strategy": STRATEGIES,
-        "launcher": LAUNCHERS,
-        "engine": engine_names(),
-        "dataset": (),  # in a table of their own
-    }
-    text = field_docs(Experiment)[name]
-    if choices := ", ".join(names.get(name, ())):
-        text += f": {choices}"
-    default = DEFAULTS.get(name, default)
+    text = field_docs(Experiment)[field.name]
+    if names := engine_names() if field.name == "engine" else field.metadata["choices"]:
+        text += f": {', '.join(names)}"
+    default = DEFAULTS.get(field.name, field.default)
     if default is not None and "default" not in text:
         text += f" (default: {option_text(default)})"
     return text.replace("%", "%%")

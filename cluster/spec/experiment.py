@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.spec import experiment_checks
+from cluster.spec.catalogue import DATASETS
+from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
+from cluster.spec.options import COMPRESSIONS, LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.quantities import parse_memory
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
+MAX_WORKERS = 256
+MAX_GPUS = 16
+"""Of one host, and so of one process."""
 EXISTING = "existing"
 """The engine of nodes that are there already."""
 
@@ -28,58 +35,68 @@ def node_name(rank: int) -> str:
     return f"node{rank}"
 
 
-def _option(default: Any, group: str, unit: str) -> Any:
-    """A field that is a flag. Default None: it depends on other options and is filled in."""
-    return field(default=default, metadata={"group": group, "unit": unit})
+def _option(
+    default: Any,
+    group: str,
+    unit: str,
+    within: tuple[float, float] | None = None,
+    choices: Collection[str] = (),
+) -> Any:
+    """A field that is a flag: its group in the help, its unit, and which values it takes.
+
+    Default None: it depends on other options and is filled in by experiment_checks.
+    """
+    about = {"group": group, "unit": unit, "within": within, "choices": choices}
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One run. Frozen and complete: every default is filled in and stored."""
 
-    strategy: str = _option("allreduce", "strategy", "NAME")
+    strategy: str = _option("allreduce", "strategy", "NAME", choices=STRATEGIES)
     """how workers combine what they learned"""
-    workers: int = _option(4, "cluster", "N")
+    workers: int = _option(4, "cluster", "N", within=(1, MAX_WORKERS))
     """number of nodes that train, one worker each"""
-    passes: int | None = _option(None, "strategy", "P")
+    passes: int | None = _option(None, "strategy", "P", within=(1, MAX_WORKERS))
     """hops an update travels round the ring before it is averaged: groups of P+1 workers, pairwise
     only (default: 1, pairs)"""
-    schedule: str | None = _option(None, "strategy", "NAME")
+    schedule: str | None = _option(None, "strategy", "NAME", choices=SCHEDULE_CHOICES)
     """which workers form a group in a round, pairwise only (default: ring; auto chooses the fewest
     bytes to consensus)"""
-    local_steps: int = _option(None, "strategy", "H")
+    local_steps: int = _option(None, "strategy", "H", within=(1, 100_000))
     """steps between two exchanges: gradients are accumulated, parameters trained locally (default:
     1; 8 for local-sgd)"""
-    average: str = _option(None, "strategy", "WHAT")
+    average: str = _option(None, "strategy", "WHAT", choices=AVERAGES)
     """what is averaged: gradients before the update, or parameters after it (default: parameters
     for pairwise and local-sgd, else gradients)"""
-    reduce: str = _option("mean", "strategy", "HOW")
+    reduce: str = _option("mean", "strategy", "HOW", choices=REDUCTIONS)
     """gradients are averaged, or summed (N times the step)"""
-    bucket_mb: float | None = _option(None, "strategy", "MIB")
+    bucket_mb: float | None = _option(None, "strategy", "MIB", within=(0, 1024 * 1024))
     """exchange the model in buckets of at most this many MiB, whole tensors each; 0 is one tensor
     at a time (default: all at once; with --overlap chosen from model and link; 25 for ddp)"""
     overlap: bool = _option(False, "strategy", "yes|no")
     """send each bucket during backward, as soon as it is ready"""
-    compress: str = _option("none", "strategy", "NAME")
+    compress: str = _option("none", "strategy", "NAME", choices=COMPRESSIONS)
     """how numbers are encoded for the wire"""
-    buffers: str = _option(None, "strategy", "WHAT")
+    buffers: str = _option(None, "strategy", "WHAT", choices=BUFFERS)
     """what happens to buffers such as batch-norm statistics after an exchange (default: average for
     pairwise, else broadcast)"""
-    epochs: int = _option(12, "training", "E")
+    epochs: int = _option(12, "training", "E", within=(1, 100_000))
     """times every worker goes through its shard"""
-    train_size: int = _option(6000, "training", "SAMPLES")
+    train_size: int = _option(6000, "training", "SAMPLES", within=(1, 10**9))
     """training samples of all workers together"""
-    batch_size: int = _option(64, "training", "SAMPLES")
+    batch_size: int = _option(64, "training", "SAMPLES", within=(1, 10**9))
     """samples per step and worker"""
-    lr: float = _option(0.05, "training", "RATE")
+    lr: float = _option(0.05, "training", "RATE", within=(1e-9, 1000))
     """learning rate for one worker's batch; with --global-batch-size, for the global batch"""
     momentum: float | None = _option(None, "training", "M")
     """momentum of SGD and LARS, 0 to below 1 (default: 0.5)"""
-    seed: int = _option(1, "training", "SEED")
+    seed: int = _option(1, "training", "SEED", within=(0, 2**31 - 1))
     """seed of weights, shuffles and random schedules"""
     engine: str = _option("netns", "cluster", "NAME")
     """what nodes are made of"""
-    cpus: float | None = _option(None, "cluster", "CORES")
+    cpus: float | None = _option(None, "cluster", "CORES", within=(0.01, 1024))
     """CPU cores that each node may use at most (default: no limit)"""
     link: str | None = _option(None, "cluster", "RATE[/DELAY[/LOSS]]")
     """link of every node, both directions: 20mbit, or 100mbit/5ms/0.1% with delay and loss where
@@ -92,38 +109,38 @@ class Experiment:
     total_memory: str | None = _option(None, "cluster", "SIZE")
     """memory of all training nodes together, each an equal share: 6g or 900m, powers of 1024
     (default: none, no limit)"""
-    interval: float = _option(1.0, "cluster", "SECONDS")
+    interval: float = _option(1.0, "cluster", "SECONDS", within=(0.1, 3600))
     """seconds between samples of the Docker API; kernel counters are sampled ten times as often"""
     model: str = _option("mnist-cnn", "training", "NAME")
     """the network (below); or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s:
     layers of so many bytes in all, emulated compute; or
     synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: that network's layers"""
-    dataset: str = _option(None, "training", "NAME")
+    dataset: str = _option(None, "training", "NAME", choices=DATASETS)
     """data set (default: the first below that the model takes)"""
-    launcher: str = _option("torch", "cluster", "NAME")
+    launcher: str = _option("torch", "cluster", "NAME", choices=LAUNCHERS)
     """what starts the workers and carries their exchanges"""
     timeline: bool = _option(False, "cluster", "yes|no")
     """write Horovod's timeline to logs/timeline.json of the run, for a browser's tracing page;
     takes a core of node 0"""
-    optimizer: str = _option("sgd", "training", "NAME")
+    optimizer: str = _option("sgd", "training", "NAME", choices=OPTIMIZERS)
     """how gradients become an update"""
-    weight_decay: float = _option(0.0, "training", "D")
+    weight_decay: float = _option(0.0, "training", "D", within=(0, 1))
     """weight decay: L2 for SGD and LARS, decoupled for AdamW"""
-    lr_rule: str = _option("auto", "training", "NAME")
+    lr_rule: str = _option("auto", "training", "NAME", choices=LR_RULES)
     """how the learning rate is scaled where several batches make an update"""
-    warmup_epochs: float = _option(None, "training", "E")
+    warmup_epochs: float = _option(None, "training", "E", within=(0, 100_000))
     """epochs over which the learning rate is warmed up linearly (default: 1 where a rule scales it
     and there are more epochs, else 0)"""
     partition: str = _option("iid", "training", "HOW")
     """how training samples are split over workers: iid; label (sorted by label); dirichlet:ALPHA
     (label skew, the stronger the smaller ALPHA)"""
-    shuffle: str = _option("epoch", "training", "HOW")
+    shuffle: str = _option("epoch", "training", "HOW", choices=SHUFFLES)
     """order of the samples"""
     augment: bool = _option(False, "training", "yes|no")
     """augment training images: shift by up to 4 pixels, mirror half of them"""
     test_size: int | None = _option(None, "training", "SAMPLES")
     """test samples that score the result (default: all)"""
-    gpu: int = _option(0, "cluster", "K")
+    gpu: int = _option(0, "cluster", "K", within=(0, MAX_GPUS))
     """train on GPUs, one for each node, through NCCL; with strategy single, --gpu K is one process
     with K of them (nn.DataParallel); 0 is the CPU, through Gloo (default: 0)"""
 

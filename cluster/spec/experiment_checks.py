@@ -13,25 +13,17 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
-from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import ineffective_options
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import (
-    COMPRESSIONS,
-    LR_RULES,
     MOMENTUM,
     OFF,
-    OPTIMIZERS,
-    SHUFFLES,
     WITHOUT_MOMENTUM,
 )
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import (
-    AVERAGES,
-    BUFFERS,
-    REDUCTIONS,
     STRATEGIES,
     WARMUP_EPOCHS,
     own_defaults,
@@ -40,53 +32,19 @@ from cluster.spec.strategies import (
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
 
-MAX_WORKERS = 256
-MAX_GPUS = 16
-"""Of one host, and so of one process."""
-RANGES: dict[str, tuple[float, float]] = {
-    "workers": (1, MAX_WORKERS),
-    "epochs": (1, 100_000),
-    "local_steps": (1, 100_000),
-    "train_size": (1, 10**9),
-    "batch_size": (1, 10**9),
-    "seed": (0, 2**31 - 1),
-    "interval": (0.1, 3600),
-    "lr": (1e-9, 1000),
-    "cpus": (0.01, 1024),
-    "bucket_mb": (0, 1024 * 1024),
-    "passes": (1, MAX_WORKERS),
-    "weight_decay": (0, 1),
-    "warmup_epochs": (0, 100_000),
-    "gpu": (0, MAX_GPUS),
-}
-CHOICES: dict[str, Any] = {
-    "average": AVERAGES,
-    "reduce": REDUCTIONS,
-    "buffers": BUFFERS,
-    "compress": COMPRESSIONS,
-    "schedule": SCHEDULE_CHOICES,
-    "dataset": DATASETS,
-    "optimizer": OPTIMIZERS,
-    "lr_rule": LR_RULES,
-    "shuffle": SHUFFLES,
-}
-"""Options whose values are names; strategy, launcher and model are checked before all others."""
-
 
 def complete(experiment: Experiment) -> None:
     """SpecError for what cannot be run; else every option has a value that is stored."""
     _check_types(experiment)
-    one_of("launcher", experiment.launcher, LAUNCHERS)
-    one_of("strategy", experiment.strategy, STRATEGIES)
+    for field in dataclasses.fields(experiment):
+        value, within = getattr(experiment, field.name), field.metadata["within"]
+        if value is not None and field.metadata["choices"]:
+            one_of(field.name, value, field.metadata["choices"])
+        if value is not None and within is not None:
+            between(field.name, value, *within)
     _check_model(experiment)
     _fill_defaults(experiment)
-    for name, choices in CHOICES.items():
-        if (value := getattr(experiment, name)) is not None:
-            one_of(name, value, choices)
     _check_data(experiment)
-    for name, (low, high) in RANGES.items():
-        if (value := getattr(experiment, name)) is not None:
-            between(name, value, low, high)
     if experiment.momentum is not None and not 0 <= experiment.momentum < 1:
         raise SpecError(f"momentum must be at least 0 and below 1, not {experiment.momentum:g}")
     _refuse(experiment, ineffective_options(experiment.model, experiment.optimizer))

@@ -8,10 +8,14 @@ import inspect
 import textwrap
 
 
-@functools.cache
 def field_docs(kind: type) -> dict[str, str]:
     """Field -> its docstring on one line, read from the source."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    return _read(inspect.getsource(kind))
+
+
+@functools.cache
+def _read(source: str) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for field, text in zip(definition.body, definition.body[1:], strict=False):

@@ -223,7 +223,8 @@ def test_why_a_driver_did_not_come_up_is_what_java_said_first() -> None:
     log = (
         f'Exception in thread "main" org.apache.spark.SparkException: {said}\n'
         "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
-        "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway exited.\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway"
+        " exited.\n"
     )
     assert spark_cluster.find_cause(log) == said
     assert spark_cluster.find_cause("one\ntwo\n") == "two"

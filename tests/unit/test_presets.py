@@ -86,7 +86,7 @@ def test_bottleneck_has_every_strategy_in_every_case() -> None:
 
 
 def test_the_links_of_bottleneck_are_no_faster_for_a_small_message() -> None:
-    """On a kernel with 250 ticks a second, too, no burst is a tenth of the model: nothing to warn of."""
+    """On a kernel with 250 ticks a second, too, no burst is a tenth of the model."""
     for experiment in experiments("--preset bottleneck"):
         if experiment.link is not None:
             size = synthetic.parse(experiment.model).size_bytes
@@ -132,7 +132,8 @@ def test_a_list_of_bottlenecks_in_a_preset_is_a_list_of_cases(
 ) -> None:
     """Each with as many nodes as its commas say."""
     (tmp_path / "slow.toml").write_text(
-        'title = "slow"\n[[runs]]\nbottleneck = ["none", "1:5mbit,2:5mbit"]\nlink = ["none", "1gbit"]\n'
+        'title = "slow"\n[[runs]]\n'
+        'bottleneck = ["none", "1:5mbit,2:5mbit"]\nlink = ["none", "1gbit"]\n'
         '[[runs]]\nstraggler = "1:0.5"\n'
     )
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
@@ -188,8 +189,8 @@ def test_quick_without_a_preset_or_a_quick_variant_is_refused(
 
 
 PUBLISHED = (
-    "2:2,12 2:1,15 3:3,12 3:2,15 3:1,18 4:4,12 4:3,15 4:2,18 4:1,21 5:5,12 5:4,15 5:3,18 5:2,21 5:1,24"
-    " 6:6,12 6:5,15 6:4,18 6:3,21 6:2,24 6:1,27"
+    "2:2,12 2:1,15 3:3,12 3:2,15 3:1,18 4:4,12 4:3,15 4:2,18 4:1,21 5:5,12 5:4,15 5:3,18 5:2,21"
+    " 5:1,24 6:6,12 6:5,15 6:4,18 6:3,21 6:2,24 6:1,27"
 )
 """workers:passes,epochs, where as many passes as workers is all-reduce."""
 
