@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from analysis.predict.cost_model import Cluster
 from cluster.spec import synthetic
 from cluster.spec.documents.codec import Json
+from cluster.spec.documents.summary import Summary
 from cluster.spec.links import parse_link
 from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
+
+T = TypeVar("T")
 
 NOT_COVERED = ("bottleneck", "straggler", "cpus", "overlap", "gpu")
 """Options of runs that the cost model does not cover."""
@@ -32,43 +36,47 @@ def observe(folder: RunFolder) -> Observation | None:
     """
     try:
         summary = folder.read_summary()
-        cores = folder.read_environment().cores
-        spec: Json = summary.spec
-        if summary.status != "completed" or not _is_covered(spec):
+        if summary.status != "completed" or not _is_covered(summary.spec):
             return None
-        if summary.seconds is None or summary.per_step is None:
-            return None
-        step_s, compute_s = summary.seconds.step_median_s, summary.seconds.compute_median_s
-        if compute_s is None:  # not measured with overlap: known of synthetic models only
-            made = synthetic.parse(spec["model"])
-            compute_s = made.forward_s + made.backward_s
-        model_bytes, steps, rounds = summary.model_bytes, summary.steps, summary.rounds
-        sent_bytes = summary.per_step.sent_mean_bytes
-        if model_bytes is None or steps is None or rounds is None:
-            return None
-        if step_s is None or sent_bytes is None:
-            return None
-        link = parse_link(spec["link"]) if spec["link"] else None
+        per_step = _known(summary.per_step)
         return Observation(
-            Cluster(
-                strategy=spec["strategy"],
-                workers=spec["workers"],
-                model_bytes=model_bytes,
-                rate_mbit=link.rate_mbit if link else None,
-                delay_s=link.delay_s if link else 0.0,
-                passes=spec["passes"],
-                schedule=spec["schedule"],
-                local_steps=spec["local_steps"],
-                compute_s=compute_s,
-                burst_bytes=max((link.burst_bytes or 0 for link in summary.links), default=0),
-                cores=cores,
-            ),
-            step_s=step_s,
-            sent_bytes=sent_bytes * steps / rounds,
+            _cluster(summary, folder.read_environment().cores),
+            step_s=_known(_known(summary.seconds).step_median_s),
+            sent_bytes=_known(per_step.sent_mean_bytes)
+            * _known(summary.steps)
+            / _known(summary.rounds),
             run=f"{summary.session}/{summary.run}",
         )
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError):
         return None
+
+
+def _cluster(summary: Summary, cores: int | None) -> Cluster:
+    spec: Json = summary.spec
+    link = parse_link(spec["link"]) if spec["link"] else None
+    compute_s = _known(summary.seconds).compute_median_s
+    if compute_s is None:  # not measured with overlap: known of synthetic models only
+        model = synthetic.parse(spec["model"])
+        compute_s = model.forward_s + model.backward_s
+    return Cluster(
+        strategy=spec["strategy"],
+        workers=spec["workers"],
+        model_bytes=_known(summary.model_bytes),
+        rate_mbit=link.rate_mbit if link else None,
+        delay_s=link.delay_s if link else 0.0,
+        passes=spec["passes"],
+        schedule=spec["schedule"],
+        local_steps=spec["local_steps"],
+        compute_s=compute_s,
+        burst_bytes=max((shaped.burst_bytes or 0 for shaped in summary.links), default=0),
+        cores=cores,
+    )
+
+
+def _known(value: T | None) -> T:
+    if value is None:
+        raise ValueError("not recorded")
+    return value
 
 
 def observe_all(folders: Iterable[RunFolder]) -> list[Observation]:

@@ -71,7 +71,7 @@ class Setting:
 
     @property
     def repeat(self) -> Repeat:
-        """After how many rounds the same messages come again, and between which ranks."""
+        """When the same messages come again, and between which ranks; always without passes."""
         if self.passes is None:
             return EVERY_ROUND
         return repeat(self.workers, self.passes, self.resolved_schedule)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 Partition = tuple[tuple[int, ...], ...]
 
@@ -21,8 +22,8 @@ class Repeat:
     """Round t + rounds is round t with its ranks renamed."""
 
     rounds: int
-    shift: int | None
-    """How many places each rank moves on; None: the renaming is random."""
+    shift: Literal[0, 1] | None
+    """How many places ranks move on; None: the renaming is random."""
 
 
 EVERY_ROUND = Repeat(1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from cluster.spec.message_schedules import (
     each_message,
     step_count,
 )
+from cluster.spec.schedules import SCHEDULES
 from cluster.spec.strategies import STRATEGIES, facts_of, messages
 
 SIZE = 840
@@ -84,6 +86,36 @@ def test_at_the_end_every_worker_has_heard_of_every_other(strategy: str, workers
     for message, ranks in zip(each, carried, strict=True):
         heard[message.destination] |= ranks
     assert all(heard[rank] >= set(range(workers)) for rank in range(workers))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_round_repeats_as_its_setting_says(strategy: str, workers: int) -> None:
+    """After `rounds` rounds the same messages come again, between ranks that have moved on."""
+    schedules = [name for name in SCHEDULES if not SCHEDULES[name].pairs_only]
+    for schedule in schedules if STRATEGIES[strategy].has_passes else [None]:
+        asked = replace(setting(strategy, workers), schedule=schedule)
+        repeat = asked.repeat
+        if repeat.shift is None:
+            continue
+        for index in range(5):
+            first, again = (
+                pairs_of(facts_of(strategy).messages(t, asked))
+                for t in (index, index + repeat.rounds)
+            )
+            moved = {
+                ((i + repeat.shift) % workers, (j + repeat.shift) % workers): count
+                for (i, j), count in first.items()
+            }
+            assert again == (moved if repeat.shift else first)
+
+
+def pairs_of(messages: Messages) -> dict[tuple[int, int], Amount]:
+    return {
+        pair: flow.pair_bytes
+        for flow in messages
+        for pair in zip(flow.sources, flow.destinations, strict=True)
+    }
 
 
 def test_a_step_of_a_ring_waits_for_the_neighbours_step_before() -> None:
