@@ -115,8 +115,8 @@ def _so_far(folder: RunFolder) -> Summary:
 def _check(summary: Summary) -> None:
     """What a completed run has, and what no run has."""
     for name in ("model_bytes", "steps", "rounds") if summary.status == "completed" else ():
-        if getattr(summary, name) is None or not summary.steps:
-            value = getattr(summary, name)
+        value = getattr(summary, name)
+        if value is None or (name == "steps" and not value):
             raise DocumentError(f"is {value} in a completed run", f"summary.json: {name}")
     for key in ("curve", "training.epochs"):
         epochs = [entry.epoch for entry in find(summary, key) or ()]
