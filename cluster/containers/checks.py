@@ -37,7 +37,7 @@ class DockerInfo:
             info = client().info()
         except Exception as error:
             denied = "permission denied" in str(error).lower()
-            reason = "no permission to talk to Docker" if denied else "no Docker engine answers"
+            reason = "no permission to use Docker" if denied else "no Docker engine answers"
             way_out = "add yourself to the group docker" if denied else INSTALL
             raise EngineUnavailable(f"engine docker: {reason}; {way_out}", reason) from None
         limits = info["MemoryLimit"], info["SwapLimit"]

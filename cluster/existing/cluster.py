@@ -1,4 +1,4 @@
-"""A Spark application on somebody else's cluster while its runs last.
+"""A Spark application on an existing cluster, while its runs last.
 
 Only a driver is started here (workloads/launchers/spark_remote.py). The workers count their own
 interfaces, and the driver brings what they write into the run folder.

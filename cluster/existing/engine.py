@@ -1,4 +1,4 @@
-"""Engine `existing`: the hosts of a Spark cluster that somebody else runs (--spark-master).
+"""Engine `existing`: the hosts of an existing Spark cluster (--spark-master).
 
 Nothing but the workers' own counters can be read there, and no link, CPU or memory be limited.
 """

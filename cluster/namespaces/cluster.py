@@ -121,7 +121,7 @@ class NetnsCluster:
                 self._statistics.put(list(message.statistics))
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
-        self._started.set()  # no more messages: whoever waits sees that the process is gone
+        self._started.set()  # no more messages: the process has ended
 
     def exited(self) -> dict[int, int]:
         if self.process is not None and self.process.poll() is not None:
