@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.observe.collector import Collector
-from cluster.observe.units import bits_rate
+from cluster.observe.units import bits_rate, percent_text
 from cluster.spec.documents.events import Epoch, Event, Phase, Step
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
@@ -179,7 +179,7 @@ class BarProgress(Progress):
 
 def _accuracy(value: float | None) -> str:
     """Nothing for emulated compute, which has no accuracy."""
-    return "" if value is None else f"  accuracy {value:.2%}"
+    return "" if value is None else f"  accuracy {percent_text(value)}"
 
 
 def _loss(value: float | None) -> str:

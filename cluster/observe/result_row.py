@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.observe.units import bytes_text, option_text, seconds_text
+from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
 from cluster.spec.documents.summary import PerStep, Summary
 
 DASH = "-"
@@ -77,7 +77,7 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         str(workers),
         _show(spec["passes"], str),
         *(_show(spec[option], option_text) for option in options),
-        _show(summary.accuracy, lambda accuracy: f"{accuracy:.2%}"),
+        _show(summary.accuracy, percent_text),
         _show(per_step.sent_mean_bytes, bytes_text),
         _show(per_step.predicted_mean_bytes, bytes_text),
         _show(per_step.ratio, lambda ratio: f"{ratio:.3f}"),

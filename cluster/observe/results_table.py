@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.observe.result_row import EXTRAS, find_extras, headings, row
-from cluster.observe.units import four_digits
+from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.summary import Summary
 from cluster.spec.strategies import says_nothing
@@ -38,7 +38,7 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
     for summary in summaries:
         if (share := retransmitted_share(summary)) > NOTED_RETRANSMISSIONS:
             console.print(
-                f"note: {summary.run}: {share:.1%} of the payload was retransmitted by TCP",
+                f"note: {summary.run}: {percent_text(share, 1)} of the payload was retransmitted by TCP",
                 style="italic",
                 markup=False,
             )

@@ -90,7 +90,7 @@ def test_a_line_says_epoch_loss_accuracy_and_traffic(
     plain.event(0, step(1, 2.5))
     plain.event(0, step(2, 0.12345))
     plain.event(0, epoch(6))
-    assert lines(capsys) == ["  epoch 6/6  loss 0.123  accuracy 96.00%  traffic 0 bit/s"]
+    assert lines(capsys) == ["  epoch 6/6  loss 0.123  accuracy 96.00 %  traffic 0 bit/s"]
 
 
 def test_traffic_is_that_of_training_not_of_the_evaluation_after_it(
