@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from reprlib import repr as short
 from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 SCHEMA = 2
@@ -145,7 +146,7 @@ def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
         return value
     if kind is int or kind not in kinds:
         wanted = " or ".join(NAMES[kind] for kind in kinds)
-        raise DocumentError(f"must be {wanted}, not {value!r}")
+        raise DocumentError(f"must be {wanted}, not {short(value)}")
     return value
 
 
@@ -153,13 +154,13 @@ def _read_range(read: Reader, allowed: Range, value: Any) -> Any:
     number = read(value)
     if not allowed.low <= number <= allowed.high:
         beyond = f" and at most {allowed.high:g}" if allowed.high < math.inf else ""
-        raise DocumentError(f"must be at least {allowed.low:g}{beyond}, not {value!r}")
+        raise DocumentError(f"must be at least {allowed.low:g}{beyond}, not {short(value)}")
     return number
 
 
 def _read_list(read: Reader, kind: Callable[[list[Any]], Any], value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise DocumentError(f"must be a list, not {value!r}")
+        raise DocumentError(f"must be a list, not {short(value)}")
     found = []
     for index, item in enumerate(value):
         try:
@@ -181,7 +182,7 @@ def _read_dict(read: Reader, value: Any) -> Json:
 
 def _read_row(kind: Callable[..., Any], readers: list[Reader], value: Any) -> Any:
     if not isinstance(value, list | tuple) or len(value) != len(readers):
-        raise DocumentError(f"must be a list of {len(readers)}, not {value!r}")
+        raise DocumentError(f"must be a list of {len(readers)}, not {short(value)}")
     return kind(*(read(item) for read, item in zip(readers, value, strict=True)))
 
 
@@ -214,5 +215,5 @@ def _read_dataclass(kind: type, fields: dict[str, tuple[Reader, bool]], value: A
 
 def _object(value: Any) -> Json:
     if not isinstance(value, dict):
-        raise DocumentError(f"must be an object, not {value!r}")
+        raise DocumentError(f"must be an object, not {short(value)}")
     return value
