@@ -64,9 +64,10 @@ def make_parser(with_help: bool = False) -> Parser:
         add_help=False,
     )
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
+    docs = field_docs(Experiment) if with_help else {}
     for field in dataclasses.fields(Experiment):
         group = groups[field.metadata["group"]]
-        text = _help(field) if with_help else None
+        text = _help(field, docs[field.name]) if with_help else None
         unit = field.metadata["unit"]
         group.add_argument(_flag(field.name), metavar=unit, help=text, **_arity(field.name))
     _add_sets_of_options(groups)
@@ -220,9 +221,8 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _help(field: dataclasses.Field[Any]) -> str:
+def _help(field: dataclasses.Field[Any], text: str) -> str:
     """The field's docstring, the names it takes, and its default."""
-    text = field_docs(Experiment)[field.name]
     if names := engine_names() if field.name == "engine" else field.metadata["choices"]:
         text += f": {', '.join(names)}"
     default = DEFAULTS.get(field.name, field.default)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import textwrap
 
 
 def field_docs(kind: type) -> dict[str, str]:
     """Field -> its docstring on one line, read from the source."""
-    return _read(inspect.getsource(kind))
-
-
-@functools.cache
-def _read(source: str) -> dict[str, str]:
-    (definition,) = ast.parse(textwrap.dedent(source)).body
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for field, text in zip(definition.body, definition.body[1:], strict=False):
