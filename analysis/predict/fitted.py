@@ -1,4 +1,4 @@
-"""A fitted cost model: kept in a file, asked about any cluster, with its ranges and errors.
+"""A fitted cost model: kept in a file, for any cluster, with its ranges and errors.
 
 fitted.json is fitted to runs of bench/predict.py; `python -m analysis.predict fit` makes another.
 """

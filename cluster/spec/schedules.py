@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from cluster.spec.errors import one_of
+
 Partition = tuple[tuple[int, ...], ...]
 
 
@@ -78,8 +80,7 @@ def repeat(workers: int, passes: int, schedule: str) -> Repeat:
 def check(workers: int, passes: int, schedule: str) -> None:
     if schedule == "auto":
         raise ValueError("schedule 'auto' must first be resolved by choose_schedule()")
-    if schedule not in SCHEDULES:
-        raise ValueError(f"unknown schedule {schedule!r}; there are {', '.join(SCHEDULES)}")
+    one_of("schedule", schedule, SCHEDULES)
     if workers < 1:
         raise ValueError(f"workers must be 1 or more, not {workers}")
     if passes < 1:

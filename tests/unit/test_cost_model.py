@@ -52,14 +52,14 @@ def grid(strategy: str) -> list[Cluster]:
     ]
 
 
-def observe(one: Cluster, disturbed: float = 1.0) -> Observation:
-    found = forecast(TRUE, one)
-    return Observation(one, found.step_s * disturbed, found.sent_bytes)
+def observe(cluster: Cluster, disturbed: float = 1.0) -> Observation:
+    found = forecast(TRUE, cluster)
+    return Observation(cluster, found.step_s * disturbed, found.sent_bytes)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_constants_that_made_the_times_are_found(strategy: str) -> None:
-    model = fit([observe(one) for one in grid(strategy)])
+    model = fit([observe(each) for each in grid(strategy)])
     unseen = cluster(strategy, 9, 90, 5_000_000)
     expected, got = forecast(TRUE, unseen), forecast(model[strategy], unseen)
     assert got.step_s == pytest.approx(expected.step_s, rel=1e-3)
@@ -69,7 +69,8 @@ def test_the_constants_that_made_the_times_are_found(strategy: str) -> None:
 
 def test_a_run_that_was_disturbed_does_not_spoil_the_others() -> None:
     seen = [
-        observe(one, 2.0 if place in (3, 9) else 1.0) for place, one in enumerate(grid("allreduce"))
+        observe(each, 2.0 if place in (3, 9) else 1.0)
+        for place, each in enumerate(grid("allreduce"))
     ]
     model = fit(seen)["allreduce"]
     unseen = cluster("allreduce", 5, 100, 1_200_000)
@@ -77,7 +78,7 @@ def test_a_run_that_was_disturbed_does_not_spoil_the_others() -> None:
 
 
 def test_too_few_runs_are_not_fitted() -> None:
-    assert fit([observe(one) for one in grid("ring")[:3]]) == {}
+    assert fit([observe(each) for each in grid("ring")[:3]]) == {}
 
 
 @pytest.mark.parametrize(("workers", "models"), [(2, 2), (3, 4), (4, 5), (5, 7), (8, 9)])
@@ -95,14 +96,14 @@ def test_links_and_nodes_work_at_the_same_time_and_the_slower_counts() -> None:
 
 def throttled(strategy: str, compute_s: float, local_steps: int = 1) -> Cluster:
     """Its buckets hold 10 ms of the link."""
-    one = cluster(strategy, 4, 100, 10**6, cores=None)
+    plain = cluster(strategy, 4, 100, 10**6, cores=None)
     return dataclasses.replace(
-        one, burst_bytes=125_000, compute_s=compute_s, local_steps=local_steps
+        plain, burst_bytes=125_000, compute_s=compute_s, local_steps=local_steps
     )
 
 
 @pytest.mark.parametrize(
-    ("one", "saved"),
+    ("shaped", "saved"),
     [
         (throttled("allreduce", 0.0), 0.0),  # no pause, so nothing gathers
         (throttled("allreduce", 0.004), 0.004),
@@ -116,10 +117,10 @@ def throttled(strategy: str, compute_s: float, local_steps: int = 1) -> Cluster:
         (dataclasses.replace(throttled("allreduce", 0.5), rate_mbit=None), 0.0),
     ],
 )
-def test_a_token_bucket_saves_what_gathered_in_a_pause(one: Cluster, saved: float) -> None:
-    assert saved_s(one) == pytest.approx(saved)
-    slow_by_nature = dataclasses.replace(one, burst_bytes=0)
-    gained = forecast(TRUE, slow_by_nature).exchange_s - forecast(TRUE, one).exchange_s
+def test_a_token_bucket_saves_what_gathered_in_a_pause(shaped: Cluster, saved: float) -> None:
+    assert saved_s(shaped) == pytest.approx(saved)
+    slow_by_nature = dataclasses.replace(shaped, burst_bytes=0)
+    gained = forecast(TRUE, slow_by_nature).exchange_s - forecast(TRUE, shaped).exchange_s
     assert gained == pytest.approx(saved)
 
 
@@ -129,9 +130,9 @@ def test_no_bucket_saves_more_than_the_exchange_takes() -> None:
 
 
 def test_delay_is_paid_for_every_message_in_turn() -> None:
-    one = cluster("allreduce", 8, 100, 10**6)
-    late = dataclasses.replace(one, delay_s=0.01)
-    assert forecast(TRUE, late).step_s - forecast(TRUE, one).step_s == pytest.approx(14 * 0.01)
+    near = cluster("allreduce", 8, 100, 10**6)
+    far = dataclasses.replace(near, delay_s=0.01)
+    assert forecast(TRUE, far).step_s - forecast(TRUE, near).step_s == pytest.approx(14 * 0.01)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +146,9 @@ def test_delay_is_paid_for_every_message_in_turn() -> None:
 )
 def test_ddp_hides_all_but_its_last_bucket(size: int, compute: float, step: float) -> None:
     """Times in units of the exchange."""
-    one = cluster("ddp", 4, 100, size)
-    exchange = forecast(TRUE, one).step_s
-    busy = dataclasses.replace(one, compute_s=compute * exchange)
+    idle = cluster("ddp", 4, 100, size)
+    exchange = forecast(TRUE, idle).step_s
+    busy = dataclasses.replace(idle, compute_s=compute * exchange)
     assert forecast(TRUE, busy).step_s == pytest.approx(step * exchange)
     found = fit([observe(busy)] * 4)["ddp"]
     assert forecast(found, busy).step_s == pytest.approx(step * exchange, rel=1e-3)
@@ -158,7 +159,7 @@ def test_the_busiest_node_is_the_root_of_a_star() -> None:
     assert (found.busiest, found.handled_most) == (8, 16)
 
 
-def test_what_is_outside_of_the_fit_is_said() -> None:
+def test_what_is_outside_of_the_fit_is_named() -> None:
     model = Fitted(
         {"allreduce": TRUE},
         {"workers": (2, 6), "rate_mbit": (50, 200), "model_bytes": (10**5, 10**6)},
@@ -174,7 +175,7 @@ def test_what_is_outside_of_the_fit_is_said() -> None:
 
 def test_errors_are_those_of_runs_that_were_not_seen() -> None:
     """Step times that no term explains: only what was left out is missed."""
-    seen = [observe(one) for one in grid("allreduce")]
+    seen = [observe(each) for each in grid("allreduce")]
     others = [observe(cluster("allreduce", 12, 100, 10**6), 1.5)]
     model = fit_to(seen, others)
     assert model.errors is not None
@@ -186,7 +187,7 @@ def test_errors_are_those_of_runs_that_were_not_seen() -> None:
 
 
 def test_a_model_read_again_is_the_same(tmp_path: Path) -> None:
-    model = fit_to([observe(one) for one in grid("allreduce")])
+    model = fit_to([observe(each) for each in grid("allreduce")])
     save(model, tmp_path / "fitted.json")
     assert load(tmp_path / "fitted.json") == model
 
@@ -200,7 +201,7 @@ def test_a_file_that_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_the_shipped_model_knows_its_error_and_strategies_that_exist() -> None:
     model = load()
-    assert set(model.constants) <= {one.strategy for one in clusters(10**6, 100)}
+    assert set(model.constants) <= {each.strategy for each in clusters(10**6, 100)}
     assert model.knows("local-sgd")  # by the constants of allreduce, whose messages it sends
     assert not model.knows("single")
     assert model.errors is not None
@@ -210,10 +211,10 @@ def test_the_shipped_model_knows_its_error_and_strategies_that_exist() -> None:
 
 def test_recorded_runs_are_observed_but_not_those_with_slow_nodes() -> None:
     found = observe_all(find_runs(RUNS))
-    assert {one.cluster.strategy for one in found} >= {"allreduce", "gather-scatter"}
-    assert not any("slow" in one.run or "single" in one.run for one in found)
-    shaped = [one for one in found if one.cluster.rate_mbit == 50]
-    result = errors((load(), one) for one in shaped)
+    assert {run.cluster.strategy for run in found} >= {"allreduce", "gather-scatter"}
+    assert not any("slow" in run.run or "single" in run.run for run in found)
+    shaped = [run for run in found if run.cluster.rate_mbit == 50]
+    result = errors((load(), run) for run in shaped)
     assert len(shaped) == 2
     assert result is not None
     assert result.bytes_median < 0.02
@@ -273,8 +274,8 @@ def test_sweeps_find_crossovers_and_what_is_outside_the_fit() -> None:
     ring = dataclasses.replace(TRUE, time=(0.01, 1.0, 0.0, 0.0))
     ranges = {"workers": (2.0, 6.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
     model = Fitted({"gather-scatter": star, "allreduce": ring}, ranges, None)
-    asked = [cluster(name, 4, 100, 10**6, cores=None) for name in ("allreduce", "gather-scatter")]
-    by_workers, by_link = sweeps(model, asked)
+    both = [cluster(name, 4, 100, 10**6, cores=None) for name in ("allreduce", "gather-scatter")]
+    by_workers, by_link = sweeps(model, both)
     ((crossing, outside),) = by_workers.crossovers
     # 0.02 (N-1) + 0.0837 x 2 (N-1)/N against 0.0837 (N-1):
     # 0.104 and 0.084 s for N = 2, 0.152 and 0.167 s for N = 3

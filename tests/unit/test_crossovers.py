@@ -25,8 +25,8 @@ def test_an_overtaking_is_where_the_other_becomes_the_faster_one() -> None:
 
 def test_a_tie_is_no_overtaking() -> None:
     assert crossovers("flat", "flat", range(1, 20), step_s) == []
-    (one,) = crossovers("rising", "flat", [9, 10.05, 12], step_s)
-    assert one.at == 12
+    (crossing,) = crossovers("rising", "flat", [9, 10.05, 12], step_s)
+    assert crossing.at == 12
 
 
 def test_the_fastest_by_stretches_cover_all_values() -> None:

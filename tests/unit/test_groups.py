@@ -150,7 +150,7 @@ def test_nobody_is_alone_forever(workers: int, schedule: str) -> None:
         assert set().union(*pairs_and_more) == set(range(workers)), f"passes {passes}"
 
 
-@pytest.mark.parametrize(("workers", "schedule"), [one for one in SMALL if one[1] != "random"])
+@pytest.mark.parametrize(("workers", "schedule"), [case for case in SMALL if case[1] != "random"])
 def test_over_a_period_everyone_is_alone_equally_often(workers: int, schedule: str) -> None:
     for passes in all_passes(workers, schedule):
         rounds = sweep(workers, passes, schedule, whole_period(workers, passes, schedule))
@@ -191,9 +191,9 @@ def test_six_workers_and_two_passes_are_groups_of_three_then_of_two() -> None:
     assert groups(0, 6, 2, "grid", 0) == ((0, 1, 2), (3, 4, 5))
     assert groups(1, 6, 2, "grid", 0) == ((0, 3), (1, 4), (2, 5))
     assert groups(2, 6, 2, "grid", 0) == groups(0, 6, 2, "grid", 0)
-    one = plan(6, 2, "grid", 0)
-    assert one.rounds_to_exact == 2
-    assert one.sent_m_to_exact == pytest.approx(4 / 3 + 1)
+    found = plan(6, 2, "grid", 0)
+    assert found.rounds_to_exact == 2
+    assert found.sent_m_to_exact == pytest.approx(4 / 3 + 1)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_six_workers_and_two_passes_are_groups_of_three_then_of_two() -> None:
 def test_a_grid_takes_the_fewest_dimensions_and_then_the_fewest_bytes(
     workers: int, passes: int, sizes: list[int]
 ) -> None:
-    one = plan(workers, passes, "grid", 0)
-    assert [len(partition[0]) for partition in one.cycle] == sizes
+    found = plan(workers, passes, "grid", 0)
+    assert [len(partition[0]) for partition in found.cycle] == sizes
 
 
 @pytest.mark.parametrize(("workers", "schedule"), SMALL)
@@ -228,13 +228,15 @@ def test_a_plan_agrees_with_the_product_of_matrices_in_exact_fractions(
     workers: int, schedule: str
 ) -> None:
     for passes in all_passes(workers, schedule):
-        one = plan(workers, passes, schedule, 3, horizon=6)
-        exact = one.rounds_to_exact
+        found = plan(workers, passes, schedule, 3, horizon=6)
+        exact = found.rounds_to_exact
         for t in range(6):
             columns = product(sweep(workers, passes, schedule, range(t + 1), seed=3), workers)
             mean = Fraction(1, workers)
             square = sum((entry - mean) ** 2 for column in columns for entry in column)
-            assert one.residuals[t] ** 2 == pytest.approx(float(square / (workers - 1)), abs=1e-15)
+            assert found.residuals[t] ** 2 == pytest.approx(
+                float(square / (workers - 1)), abs=1e-15
+            )
             assert (square == 0) == (exact is not None and t + 1 >= exact)
 
 
@@ -273,12 +275,14 @@ def test_auto_takes_the_best_of_what_the_plans_say(workers: int) -> None:
         plans = {name: plan(workers, passes, name, 7) for name in available(passes)}
         choice = choose_schedule(workers, passes, 7)
         taken = plans[choice.schedule]
-        exact = [one.sent_m_to_exact for one in plans.values() if one.sent_m_to_exact is not None]
+        exact = [
+            found.sent_m_to_exact for found in plans.values() if found.sent_m_to_exact is not None
+        ]
         if exact:
             assert taken.sent_m_to_exact == pytest.approx(min(exact))
             assert f"{min(exact):.3g} M" in choice.why
         else:
-            best = min(one.shrink_per_m for one in plans.values())
+            best = min(found.shrink_per_m for found in plans.values())
             assert taken.shrink_per_m == pytest.approx(best, abs=1e-8)
             assert f"{best:.3f}" in choice.why
 
@@ -294,17 +298,17 @@ def test_auto_is_what_it_was_when_the_schedules_were_compared(
 
 
 def test_shrink_per_m_is_the_root_of_the_residual_by_the_bytes() -> None:
-    one = plan(64, 2, "ring", 0, horizon=10)
-    assert one.shrink_per_m ** sum(one.sent_m_by_round) == pytest.approx(one.residuals[-1])
+    found = plan(64, 2, "ring", 0, horizon=10)
+    assert found.shrink_per_m ** sum(found.sent_m_by_round) == pytest.approx(found.residuals[-1])
 
 
 def test_shrink_per_m_does_not_look_at_rounding_errors() -> None:
     # P = N-2 leaves one alone. Round 1: |A - J|^2 = 39 (1/39) + 1 - 1 = 1 of |I - J|^2 = 39; every
     # further round divides the distance by 39. Round 6 is the last above 1e-9; 32 are far below
     # what floats can tell from 0.
-    one = plan(40, 38, "ring", 0)
-    assert one.rounds_to_exact is None
-    assert one.shrink_per_m ** (6 * one.sent_m_per_round) == pytest.approx(39**-5.5, rel=1e-6)
+    found = plan(40, 38, "ring", 0)
+    assert found.rounds_to_exact is None
+    assert found.shrink_per_m ** (6 * found.sent_m_per_round) == pytest.approx(39**-5.5, rel=1e-6)
 
 
 # ---------------------------------------------------------------------------- ring, random, repeats
@@ -350,11 +354,13 @@ def test_random_pairs_treat_every_pair_alike() -> None:
 def test_exponential_with_larger_groups_is_refused_and_grid_is_offered() -> None:
     with pytest.raises(ValueError, match=r"passes 1, not 3.*'grid'"):
         groups(0, 8, 3, "exponential", 0)
-    assert available(3) == ("grid", "ring", "random")
+    assert "exponential" in available(1)
+    assert "exponential" not in available(3)
+    assert {"grid", "ring", "random"} <= set(available(3))
 
 
 def test_an_unknown_schedule_is_told_what_exists() -> None:
-    with pytest.raises(ValueError, match=r"'hexagon'.*exponential, grid, ring, random"):
+    with pytest.raises(ValueError, match=rf"'hexagon'.*{', '.join(SCHEDULES)}"):
         groups(0, 8, 1, "hexagon", 0)
 
 

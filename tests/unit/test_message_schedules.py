@@ -48,7 +48,9 @@ def test_single_messages_add_up_to_their_flows(strategy: str, workers: int) -> N
         for pair in zip(flow.sources, flow.destinations, strict=True):
             expected[pair] += flow.pair_bytes  # type: ignore[assignment]
     assert total == expected
-    assert step_count(found) == max((one.step + 1 for one in each_message(found)), default=0)
+    assert step_count(found) == max(
+        (message.step + 1 for message in each_message(found)), default=0
+    )
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -94,13 +96,13 @@ def test_a_round_repeats_as_its_setting_says(strategy: str, workers: int) -> Non
     """After `rounds` rounds the same messages come again, between ranks that have moved on."""
     schedules = [name for name in SCHEDULES if not SCHEDULES[name].pairs_only]
     for schedule in schedules if STRATEGIES[strategy].has_passes else [None]:
-        asked = replace(setting(strategy, workers), schedule=schedule)
-        repeat = asked.repeat
+        repeating = replace(setting(strategy, workers), schedule=schedule)
+        repeat = repeating.repeat
         if repeat.shift is None:
             continue
         for index in range(5):
             first, again = (
-                pairs_of(facts_of(strategy).messages(t, asked))
+                pairs_of(facts_of(strategy).messages(t, repeating))
                 for t in (index, index + repeat.rounds)
             )
             moved = {

@@ -1,6 +1,7 @@
 """Predicted bytes against values computed by hand, by brute force, and by conservation."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -62,6 +63,26 @@ def test_what_each_rank_sends_is_as_computed_by_hand(
     strategy: str, workers: int, sent: tuple[float, ...]
 ) -> None:
     assert sent_by_rank(strategy, workers=workers, model_bytes=1000) == sent
+
+
+@pytest.mark.parametrize(
+    ("strategy", "mean", "busiest"),
+    [
+        ("allreduce", lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1) / n),
+        ("allgather", lambda n: n - 1, lambda n: n - 1),
+        ("gather-scatter", lambda n: 2 * (n - 1) / n, lambda n: n - 1),
+        ("reduce-broadcast", lambda n: 2 * (n - 1) / n, lambda n: (n - 1).bit_length()),
+        ("parameter-server", lambda n: 1, lambda n: n),
+    ],
+)
+def test_mean_and_busiest_node_follow_the_closed_formulas(
+    strategy: str, mean: Callable[[int], float], busiest: Callable[[int], float]
+) -> None:
+    for workers in (2, 3, 4, 7, 8, 33, 1024):
+        predicted = predict(strategy, workers=workers, model_bytes=10**6)
+        assert predicted.sent_mean == pytest.approx(mean(workers) * 10**6)
+        assert predicted.sent_max == pytest.approx(busiest(workers) * 10**6)
+        assert predicted.received_max == pytest.approx(busiest(workers) * 10**6)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -186,7 +207,7 @@ def test_auto_and_no_schedule_are_what_choose_schedule_takes() -> None:
     taken = [choose_schedule(12, 1, seed).schedule for seed in range(8)]
     assert set(taken) == {"exponential", "random"}
     for seed, chosen in enumerate(taken):
-        asked = [
+        found = [
             sent_by_rank(
                 "pairwise",
                 workers=12,
@@ -198,7 +219,7 @@ def test_auto_and_no_schedule_are_what_choose_schedule_takes() -> None:
             )
             for schedule in (None, "auto", chosen)
         ]
-        assert asked[0] == asked[1] == asked[2]
+        assert found[0] == found[1] == found[2]
 
 
 def test_mean_and_busiest_are_taken_over_ranks() -> None:
