@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,8 @@ def _flag(name: str) -> str:
 def _help(field: dataclasses.Field[Any], text: str) -> str:
     """The field's docstring, the names it takes, and its default."""
     if names := engine_names() if field.name == "engine" else field.metadata["choices"]:
-        text += f": {', '.join(names)}"
+        meaning, default_begins, rest = text.partition(" (default")
+        text = f"{meaning}: {', '.join(names)}{default_begins}{rest}"
     default = DEFAULTS.get(field.name, field.default)
     if default is not None and "default" not in text:
         text += f" (default: {option_text(default)})"
@@ -246,5 +248,10 @@ def _workload(options: dict[str, Any]) -> str:
 
 
 def _table(title: str, rows: dict[str, str]) -> str:
-    lines = (f"  {name:<20}{text}" for name, text in rows.items())
+    lines = (
+        textwrap.fill(
+            f"  {name:<20}{text}", 110, subsequent_indent=" " * 22, break_on_hyphens=False
+        )
+        for name, text in rows.items()
+    )
     return "\n".join([f"{title}:", *lines]) + "\n"

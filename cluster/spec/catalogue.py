@@ -1,6 +1,6 @@
 """What can be trained: facts of data sets, models and workloads, by name.
 
-A new data set is a row of DATASETS and a file in workloads/data/sets, with its files and its reader.
+A new data set is a row of DATASETS and a file in workloads/data/sets with its files and reader.
 Networks are in workloads/models.
 """
 
@@ -32,7 +32,7 @@ DATASETS = {
     "mnist": DataFacts("handwritten digits", IMAGES_28, 10, 60_000, 10_000),
     "fashion-mnist": DataFacts("pieces of clothing", IMAGES_28, 10, 60_000, 10_000),
     "cifar10": DataFacts("small photographs", IMAGES_32, 10, 50_000, 10_000),
-    "rte": DataFacts("does one sentence follow from another?", SENTENCES, 2, 2_490, 277),
+    "rte": DataFacts("whether one sentence follows from another", SENTENCES, 2, 2_490, 277),
     "none": DataFacts("no data, for synthetic models", NOTHING, 0, 10**9, 0),
 }
 
