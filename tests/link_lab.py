@@ -28,10 +28,10 @@ ATTEMPTS, GOOD = 3, 0.01
 def main(text: str) -> int:
     namespaces = network.create_namespaces(2)
     network.build_network(2, namespaces)
-    findings, complaint = set_up_links({0: text}, namespaces)
-    print(json.dumps({"links": findings, "complaint": complaint}), flush=True)
+    links, complaint = set_up_links({0: text}, namespaces)
     if complaint:
-        return 1
+        sys.exit(complaint)
+    print(json.dumps(links[0].to_json()), flush=True)
     rate_bit = parse_link(text).rate_bit
     sent = nearest(rate_bit, lambda: iperf3(rate_bit, 0, 1, namespaces))
     received = nearest(rate_bit, lambda: iperf3(rate_bit, 1, 0, namespaces))
