@@ -13,8 +13,6 @@ which are checked at every start, and made again where they differ.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,14 +93,19 @@ def encode(
     with locked(folder, say):
         if not is_intact(folder, sources):
             say(f"{folder.name}: encoding the text for the nodes, once")
+            import numpy
+
             assert dataset.read_sentences is not None
             train, test = dataset.read_sentences(text)
             tokenizer = open_tokenizer(network / "vocab.txt", cased=weights.name.endswith("-cased"))
-            _write(folder, TOKENS, encode_splits(tokenizer, train, test))
-            _write(folder, WEIGHTS, read_weights(network / "model.safetensors"))
+            (folder / MADE).unlink(missing_ok=True)  # written last: it says that all is complete
+            numpy.savez(folder / TOKENS, **encode_splits(tokenizer, train, test))
+            numpy.savez(folder / WEIGHTS, **read_weights(network / "model.safetensors"))
             files = {name: sha256_of(folder / name) for name in (TOKENS, WEIGHTS)}
             made = {"format": FORMAT, "sources": sources, "files": files}
-            _replace(folder / MADE, lambda path: path.write_text(json.dumps(made, indent=1)))
+            (folder / MADE).write_text(json.dumps(made, indent=1))
+            for name in (TOKENS, WEIGHTS, MADE):
+                (folder / name).chmod(0o644)  # nodes run as another user
     return folder
 
 
@@ -162,21 +165,3 @@ def _own_name(name: str) -> str:
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
     return f"bert.{name.removeprefix('bert.')}"
-
-
-def _write(folder: Path, name: str, arrays: dict[str, Any]) -> None:
-    import numpy
-
-    def save(path: Path) -> None:
-        with open(path, "wb") as file:  # given a path, savez would append .npz
-            numpy.savez(file, **arrays)
-
-    _replace(folder / name, save)
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside `path`, then move it in place: readers never see half of it."""
-    part = path.with_suffix(".part")
-    write(part)
-    part.chmod(0o644)  # nodes run as another user
-    os.replace(part, path)
