@@ -1,6 +1,7 @@
 """The documentation as data: its pages, the commands and paths in them, and the tree of modules.
 
-python -m tests.documentation        writes the tree of modules into docs/architecture.md
+python -m tests.documentation        writes the tree of modules into docs/architecture.md, and the
+                                     tables of docs/run-folder.md
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import run_folder_page
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(PROJECT.glob("docs/*.md"))]
@@ -130,3 +133,4 @@ def write_tree() -> None:
 
 if __name__ == "__main__":
     write_tree()
+    run_folder_page.write()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.spec.documents import describe, schema1
+from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import (
     DocumentError,
     OtherSchema,
@@ -31,10 +31,10 @@ from cluster.spec.documents.summary import PerStep, Summary
 from cluster.spec.field_docs import field_docs
 from cluster.spec.records import Counters
 from cluster.spec.run_folder import RunFolder, find_runs, write_json
+from tests.run_folder_page import DOCUMENTS, PAGE, rewrite, without_null
 
 PROJECT = Path(__file__).resolve().parents[2]
 DATA = PROJECT / "tests" / "data"
-PAGE = PROJECT / "docs" / "run-folder.md"
 RECORDED = find_runs(DATA / "runs") + find_runs(DATA / "uneven")
 
 
@@ -201,22 +201,22 @@ def parts(kind: Any) -> set[Any]:
     """A class and the classes of its parts."""
     found = {kind}
     for hint in hints(kind).values():
-        part = describe._plain(hint)
+        part = without_null(hint)
         if hasattr(part, "__annotations__"):
             found |= parts(part)
     return found
 
 
 def test_the_page_has_every_document_as_its_class_is() -> None:
-    """To mend it: python3 -m cluster.spec.documents docs/run-folder.md"""
+    """To mend it: python -m tests.documentation"""
     page = PAGE.read_text()
-    assert describe.rewrite(page) == page
-    for name in describe.DOCUMENTS:
+    assert rewrite(page) == page
+    for name in DOCUMENTS:
         assert f"<!-- keys of {name} -->" in page
     assert "`per_step.ratio` | number, null |  | Measured over predicted" in page
 
 
-@pytest.mark.parametrize("kind", describe.DOCUMENTS.values(), ids=list(describe.DOCUMENTS))
+@pytest.mark.parametrize("kind", DOCUMENTS.values(), ids=list(DOCUMENTS))
 def test_every_key_says_what_it_means(kind: type) -> None:
     for part in parts(kind):
         described = {name for each in part.__mro__[:-1] for name in _documented(each)}

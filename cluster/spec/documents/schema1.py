@@ -1,11 +1,10 @@
-"""Documents of schema 1 -> schema 2, so that old run folders can still be read. One function each.
+"""Documents of schema 1 -> schema 2, so that old run folders can still be read. A function each.
 
-Values that have the wrong type are left as they are: whoever reads the result names them.
+Values of a wrong type are left as they are: whoever reads the result names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from cluster.spec.documents.codec import SCHEMA, Json
@@ -18,30 +17,44 @@ EVENT_KEYS = {
     "sharers": "workers_on_host",
 }
 LINK_KEYS = {"asked": "target", "asked_mbit": "target_mbit"}
-PER_STEP_KEYS = {
-    **{name: f"{name}_bytes" for name in ("sent_mean", "sent_max")},
-    **{name: f"{name}_bytes" for name in ("predicted_mean", "predicted_max")},
-    "repeated_mean": "retransmitted_mean_bytes",
-    "repeated_by_busiest": "retransmitted_by_busiest_bytes",
+
+
+def _with_unit(unit: str, *names: str) -> dict[str, str]:
+    return {name: f"{name}_{unit}" for name in names}
+
+
+TRAFFIC_KEYS = _with_unit("bytes", "sent", "received")
+MEDIANS = ("step_median", "compute_median", "exposed_communication_median", "waiting_median")
+SUMMARY_KEYS = {
+    "": {"control": "control_traffic", "peers": "traffic_matrix"},
+    **{f".bytes.{phase}": TRAFFIC_KEYS for phase in ("setup", "train", "evaluate", "finish")},
+    ".bytes.total": TRAFFIC_KEYS,
+    ".bytes.nodes": TRAFFIC_KEYS | _with_unit("bytes", "train_sent", "train_received"),
+    ".per_step": {
+        **_with_unit("bytes", "sent_mean", "sent_max", "predicted_mean", "predicted_max"),
+        "repeated_mean": "retransmitted_mean_bytes",
+        "repeated_by_busiest": "retransmitted_by_busiest_bytes",
+    },
+    ".control": {"sent_mean": "sent_mean_bytes", "per_second": "bytes_per_s"},
+    ".peers": {"elsewhere": "other_destinations_bytes", "closed": "closed_connections"},
+    ".peers.pairs": TRAFFIC_KEYS | {"predicted": "predicted_bytes", "talk": "control_bytes"},
+    ".peers.interfaces": {
+        "payload": "payload_bytes",
+        "payload_by_node": "payload_bytes_by_node",
+        "repeated_by_node": "retransmitted_bytes_by_node",
+        "headers": "header_bytes",
+    },
+    ".counters": {
+        **_with_unit("bytes", "worker", "kernel", "docker"),
+        "sharers": "workers_per_host",
+    },
+    ".seconds": _with_unit("s", "total", "train", "communication_bound", *MEDIANS),
+    ".seconds.by_node": _with_unit("s", *MEDIANS),
+    ".links": LINK_KEYS,
+    ".training.shards": {"unevenness": "label_skew"},
+    ".training.epochs": {"loss": "train_loss", "accuracy": "train_accuracy"},
 }
-NODE_KEYS = {name: f"{name}_bytes" for name in ("train_sent", "train_received", "sent", "received")}
-PAIR_KEYS = {
-    **{name: f"{name}_bytes" for name in ("sent", "received", "predicted")},
-    "talk": "control_bytes",
-}
-INTERFACE_KEYS = {
-    "payload": "payload_bytes",
-    "payload_by_node": "payload_bytes_by_node",
-    "repeated_by_node": "retransmitted_bytes_by_node",
-    "headers": "header_bytes",
-}
-SECONDS_KEYS = {
-    name: f"{name}_s"
-    for name in (
-        *("total", "train", "step_median", "compute_median", "exposed_communication_median"),
-        *("communication_bound", "waiting_median"),
-    )
-}
+"""Where -> old key -> new key."""
 
 
 def upgrade_spec(spec: Json) -> Json:
@@ -61,77 +74,37 @@ def upgrade_event(event: Json) -> Json:
         event = event | {"counters": dict(zip(COUNTERS, counters, strict=True))}
     if event.get("event") in EVENT_KINDS:
         event = event | {"event": EVENT_KINDS[event["event"]]}
-    return event if EVENT_KEYS.keys().isdisjoint(event) else _renamed(event, EVENT_KEYS)
+    return event if EVENT_KEYS.keys().isdisjoint(event) else _renamed(event, {"": EVENT_KEYS})
 
 
 def upgrade_links(links: Json) -> Json:
-    if links.get("schema") != 1:
-        return links
-    return links | {"schema": SCHEMA, "links": _renamed(links.get("links"), LINK_KEYS)}
+    return _upgraded(links, {".links": LINK_KEYS})
 
 
 def upgrade_environment(environment: Json) -> Json:
-    return environment | {"schema": SCHEMA} if environment.get("schema") == 1 else environment
+    return _upgraded(environment, {})
 
 
 def upgrade_summary(summary: Json) -> Json:
-    if summary.get("schema") != 1:
-        return summary
-    upgraded: Json = _renamed(summary, {"control": "control_traffic", "peers": "traffic_matrix"})
-    upgraded["schema"] = SCHEMA
-    changes: dict[str, Callable[[Json], Json]] = {
-        "spec": lambda spec: upgrade_spec({"schema": 1} | spec),
-        "bytes": _upgrade_bytes,
-        "per_step": lambda part: _renamed(part, PER_STEP_KEYS),
-        "control_traffic": lambda part: _renamed(
-            part, {"sent_mean": "sent_mean_bytes", "per_second": "bytes_per_s"}
-        ),
-        "traffic_matrix": _upgrade_matrix,
-        "counters": lambda part: _renamed(
-            part,
-            {f"{name}": f"{name}_bytes" for name in ("worker", "kernel", "docker")}
-            | {"sharers": "workers_per_host"},
-        ),
-        "seconds": lambda part: (
-            _renamed(part, SECONDS_KEYS)
-            | {"by_node": _renamed(part.get("by_node", []), SECONDS_KEYS)}
-        ),
-        "training": _upgrade_training,
-    }
-    for name, change in changes.items():
-        if isinstance(upgraded.get(name), dict):
-            upgraded[name] = change(upgraded[name])
-    upgraded["links"] = _renamed(upgraded.get("links", []), LINK_KEYS)
-    return upgraded
+    upgraded = _upgraded(summary, SUMMARY_KEYS)
+    spec = upgraded.get("spec")
+    if upgraded is summary or not isinstance(spec, dict):
+        return upgraded
+    return upgraded | {"spec": upgrade_spec({"schema": 1} | spec)}
 
 
-def _upgrade_bytes(part: Json) -> Json:
-    ways = {"sent": "sent_bytes", "received": "received_bytes"}
-    phases = {name: _renamed(traffic, ways) for name, traffic in part.items() if name != "nodes"}
-    return phases | {"nodes": _renamed(part.get("nodes", []), NODE_KEYS)}
+def _upgraded(document: Json, names: dict[str, dict[str, str]]) -> Json:
+    if document.get("schema") != 1:
+        return document
+    upgraded: Json = _renamed(document, names)
+    return upgraded | {"schema": SCHEMA}
 
 
-def _upgrade_matrix(part: Json) -> Json:
-    upgraded: Json = _renamed(
-        part, {"elsewhere": "other_destinations_bytes", "closed": "closed_connections"}
-    )
-    upgraded["pairs"] = _renamed(part.get("pairs"), PAIR_KEYS)
-    upgraded["interfaces"] = _renamed(part.get("interfaces"), INTERFACE_KEYS)
-    return upgraded
-
-
-def _upgrade_training(part: Json) -> Json:
-    names = {"loss": "train_loss", "accuracy": "train_accuracy"}
-    return part | {
-        "epochs": _renamed(part.get("epochs", []), names),
-        "shards": _renamed(part.get("shards"), {"unevenness": "label_skew"}),
-    }
-
-
-def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """The keys of an object, or of every object in a list."""
+def _renamed(value: Any, names: dict[str, dict[str, str]], where: str = "") -> Any:
+    """With new keys at every level; the entries of a list are where the list is."""
     if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
+        return [_renamed(item, names, where) for item in value]
     if isinstance(value, dict):
-        return {names.get(key, key): item for key, item in value.items()}
+        here = names.get(where, {})
+        return {here.get(k, k): _renamed(item, names, f"{where}.{k}") for k, item in value.items()}
     return value

@@ -1,6 +1,6 @@
-"""The keys of all documents as Markdown tables, from their classes: type, unit and meaning.
+"""docs/run-folder.md: the keys of all documents, with type, unit and meaning, from their classes.
 
-python3 -m cluster.spec.documents docs/run-folder.md      rewrites the tables of the page
+python -m tests.documentation        rewrites the tables of the page
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -20,6 +21,7 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.field_docs import field_docs
 from cluster.spec.records import GpuSample, Sample
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "run-folder.md"
 DOCUMENTS: dict[str, type] = {
     "spec": Experiment,
     "samples": Sample,
@@ -64,7 +66,7 @@ def _tables(kind: type, prefix: str) -> Iterator[str]:
     rows, parts = "", dict[type, list[str]]()
     for name, hint, meaning in _keys(kind):
         rows += _row(prefix + name, hint, meaning)
-        if hasattr(part := _plain(hint), "__annotations__"):
+        if hasattr(part := without_null(hint), "__annotations__"):
             is_list = _type(hint).startswith("list")
             parts.setdefault(part, []).append(f"{name}[]" if is_list else name)
     yield HEAD + rows if rows else "No further keys.\n"
@@ -114,8 +116,12 @@ def _type(hint: Any) -> str:
     return NAMES.get(hint, "array" if issubclass(hint, tuple) else "object")
 
 
-def _plain(hint: Any) -> Any:
-    """Without null, list and range."""
+def without_null(hint: Any) -> Any:
+    """The type itself, without null, list and range."""
     while get_origin(hint) is not dict and get_args(hint):
         hint = get_args(hint)[0]
     return hint
+
+
+def write() -> None:
+    PAGE.write_text(rewrite(PAGE.read_text()))
