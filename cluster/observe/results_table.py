@@ -38,7 +38,7 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
     for summary in summaries:
         if (share := retransmitted_share(summary)) > NOTED_RETRANSMISSIONS:
             console.print(
-                f"note: {summary.run}: {percent_text(share, 1)} of the payload was retransmitted by TCP",
+                f"note: {summary.run}: TCP retransmitted {percent_text(share, 1)} of the payload",
                 style="italic",
                 markup=False,
             )
