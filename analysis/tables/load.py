@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.summary.summarise import summarise
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
-from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, reader
+from cluster.spec.documents.codec import LARGEST, DocumentError, Options, OtherSchema, hints, reader
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import unknown
 from cluster.spec.run_folder import RunFolder, find_runs
@@ -149,7 +149,7 @@ def _option(spec: Options, name: str) -> Any:
         return None
     try:
         reader(type_of(f"spec.{name}"))(value)
-        low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else 2**63
+        low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else LARGEST
         if not isinstance(value, str) and not low <= value <= high:
             raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
         if name == "strategy" and value not in STRATEGIES:

@@ -7,12 +7,11 @@ given and what would be right.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import ineffective_options
 from cluster.spec.launchers import LAUNCHERS
@@ -63,25 +62,14 @@ def _set(experiment: Experiment, **values: object) -> None:
 
 def _check_types(experiment: Experiment) -> None:
     """A spec.json may be edited by hand: text is no number, and true is no 1."""
-    cls: Any = type(experiment)
-    for name, kinds in _kinds(cls).items():
-        value = getattr(experiment, name)
-        if type(value) not in kinds:
-            wanted = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
-            raise SpecError(f"{name} must be of type {wanted}, not {value!r}")
-
-
-@functools.cache
-def _kinds(cls: Any) -> dict[str, tuple[type, ...]]:
-    """Option -> the types it may be given; a whole number will do for a float."""
-    kinds = {}
-    for field in dataclasses.fields(cls):
-        hint = get_type_hints(cls)[field.name]
-        allowed = get_args(hint) or (hint,)
-        allowed += (int,) if float in allowed else ()
-        allowed += (NoneType,) if field.default is None and NoneType not in allowed else ()
-        kinds[field.name] = allowed
-    return kinds
+    for field in dataclasses.fields(experiment):
+        value = getattr(experiment, field.name)
+        if value is None and field.default is None:
+            continue  # it is filled in
+        try:
+            reader(hints(type(experiment))[field.name])(value)
+        except DocumentError as error:
+            raise SpecError(f"{field.name} {error}") from None
 
 
 def _check_model(experiment: Experiment) -> None:

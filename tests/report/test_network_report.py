@@ -187,7 +187,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "damaged",
         "accuracy must be a number, not 'good'",
     ),
-    "a huge number": (lambda s: change(s, steps=10**30), "damaged", "steps must be a whole number"),
+    "a huge number": (lambda s: change(s, steps=10**30), "damaged", "steps must be at most 9"),
     "a part missing": (lambda s: change(s, per_step=[]), "damaged", "per_step must be"),
     "no spec": (lambda s: change(s, spec=None), "damaged", "spec must be an object"),
     "a bad curve": (lambda s: change(s, curve=[{}]), "damaged", "curve[0].epoch is missing"),

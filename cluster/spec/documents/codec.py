@@ -53,7 +53,9 @@ class Range:
     high: float = math.inf
 
 
-Count = Annotated[int, Range(0)]
+LARGEST = 2**63 - 1
+Integer = Annotated[int, Range(-LARGEST, LARGEST)]
+Count = Annotated[int, Range(0, LARGEST)]
 Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
@@ -140,11 +142,9 @@ NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 
 
 def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
-    """True is no number, and a whole number will do for any; one must fit into 64 bits."""
+    """True is no number, and a whole number will do for any."""
     kind = type(value)
-    if kind is int and (int in kinds or float in kinds) and abs(value) < 2**63:
-        return value
-    if kind is int or kind not in kinds:
+    if kind not in kinds and not (kind is int and float in kinds and abs(value) <= LARGEST):
         wanted = " or ".join(NAMES[kind] for kind in kinds)
         raise DocumentError(f"must be {wanted}, not {short(value)}")
     return value
@@ -152,9 +152,10 @@ def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
 
 def _read_range(read: Reader, allowed: Range, value: Any) -> Any:
     number = read(value)
-    if not allowed.low <= number <= allowed.high:
-        beyond = f" and at most {allowed.high:g}" if allowed.high < math.inf else ""
-        raise DocumentError(f"must be at least {allowed.low:g}{beyond}, not {short(value)}")
+    if number < allowed.low:
+        raise DocumentError(f"must be at least {allowed.low:g}, not {short(value)}")
+    if number > allowed.high:
+        raise DocumentError(f"must be at most {allowed.high:g}, not {short(value)}")
     return number
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
+from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Integer, Options, Share
 from cluster.spec.documents.links import MeasuredLink
 
 
@@ -135,9 +135,9 @@ class PairTraffic(Document):
 class InterfaceTraffic(Document):
     """What interfaces counted of the traffic in the matrix."""
 
-    payload_bytes: int
+    payload_bytes: Integer
     """Payload of all nodes, without what TCP sent again."""
-    payload_bytes_by_node: list[int] = field(default_factory=list)
+    payload_bytes_by_node: list[Integer] = field(default_factory=list)
     """Payload by rank, without what TCP sent again."""
     retransmitted_bytes_by_node: list[Count] = field(default_factory=list)
     """What TCP sent again, by rank."""
@@ -165,9 +165,9 @@ class CounterBytes(Document):
 
     worker_bytes: Count | None = None
     """The workers' own reading of their interfaces."""
-    kernel_bytes: int | None = None
+    kernel_bytes: Integer | None = None
     """The kernel's counters, read by the host; null where the run did not end."""
-    docker_bytes: int | None = None
+    docker_bytes: Integer | None = None
     """The Docker API; null without Docker."""
     largest_difference: Amount | None = None
     """Largest difference of one of them from the workers' reading, as a fraction."""
