@@ -12,7 +12,7 @@ RECORDED = Path(__file__).resolve().parent / "data" / "nvml"
 
 
 class ReplayedNvml:
-    """Constants, structures and errors are pynvml's; readings come in order, then the last again."""
+    """Constants, structures and errors are pynvml's; readings come in order, then the last."""
 
     def __init__(self, name: str) -> None:
         self._gpus = json.loads((RECORDED / f"{name}.json").read_text())["gpus"]

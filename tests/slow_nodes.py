@@ -18,7 +18,7 @@ ENDS = (100.0, 200.0)
 def summary_of(
     folder: RunFolder, experiment: Experiment, steps_s: Sequence[float]
 ) -> dict[str, Any]:
-    """A run whose nodes' steps took so long, by rank; computing 10 ms of it. Most else is unknown."""
+    """A run with these step times by rank, 10 ms of them compute; most other values are unknown."""
     document = summarise(folder, experiment, "completed").to_json()
     steps = [
         [Step(t=t, step_s=s, data_s=0.0, compute_s=0.01, exchange_s=s - 0.01) for t in ENDS]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.namespaces.unshare import unshare_command
+from cluster.observe.units import percent_text
 from tests import laws
 from tests.measuring import COMMAND, PROJECT, measure, one
 
@@ -81,7 +82,7 @@ def test_torchrun_on_several_hosts_measures_what_measure_does(tmp_path: Path) ->
         None,
         None,
     ]
-    assert f"{summary['accuracy']:.2%}" in printed.stdout.splitlines()[1]
+    assert percent_text(summary["accuracy"]) in printed.stdout.splitlines()[1]
 
 
 def test_too_few_hosts_end_at_once_with_one_line(tmp_path: Path) -> None:

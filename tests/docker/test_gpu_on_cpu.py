@@ -20,10 +20,10 @@ import pytest
 from analysis.network_report import main as write_report
 from analysis.summary.command import main as summarise_folder
 from cluster.containers import image
-from cluster.containers import projects as docker_projects
 from cluster.containers.checks import check_gpus
 from cluster.containers.client import client
 from cluster.containers.compose_file import compose_document
+from cluster.containers.projects import PROJECT_LABEL
 from cluster.engine import EngineUnavailable
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, find_runs, write_json
@@ -61,7 +61,7 @@ class Host:
         )
 
     def exit_codes(self) -> dict[str, int]:
-        filters = {"label": f"{docker_projects.PROJECT_LABEL}={self.project}"}
+        filters = {"label": f"{PROJECT_LABEL}={self.project}"}
         found = client().containers.list(all=True, filters=filters)
         return {
             c.name.removeprefix(f"{self.project}-"): c.attrs["State"]["ExitCode"] for c in found

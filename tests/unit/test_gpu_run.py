@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from cluster.gpu import collector as gpu_collector
-from cluster.gpu import namespace_holder as gpu_machine
-from cluster.gpu import plan as gpu_plan
+from cluster.gpu import collector, namespace_holder
+from cluster.gpu import plan as planning
 from cluster.gpu.collector import Nodes, watch
 from cluster.gpu.node import devices, find_rank
 from cluster.gpu.plan import make_plan, prepare
@@ -147,10 +146,10 @@ def test_the_plan_leaves_with_one_line_and_code_2(
     flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = open_session(tmp_path, OWN)
-    monkeypatch.setattr(gpu_plan, "RUNS", tmp_path)
+    monkeypatch.setattr(planning, "RUNS", tmp_path)
     monkeypatch.setenv("PROFILE", "ddp")
     monkeypatch.setenv("FLAGS", flags)
-    assert gpu_plan.main() == 2
+    assert planning.main() == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("plan: flags")
@@ -265,8 +264,8 @@ def test_of_several_hosts_it_waits_for_its_own_nodes_only(tmp_path: Path) -> Non
 def test_a_node_that_failed_is_not_waited_for(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_collector, "GRACE_S", 0.2)
-    monkeypatch.setattr(gpu_collector, "GONE_S", 0.1)
+    monkeypatch.setattr(collector, "GRACE_S", 0.2)
+    monkeypatch.setattr(collector, "GONE_S", 0.1)
     scene = Scene()
 
     def play(run: RunFolder) -> None:
@@ -285,16 +284,16 @@ def test_a_node_that_failed_is_not_waited_for(
 def test_nodes_that_never_come_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_collector, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(collector, "PATIENCE_S", 0.2)
     outcome = watched(tmp_path, Scene(), Plan("ddp", "run", (), 0, 2), lambda run: None)
     assert outcome == "no end of node 0, 1"
 
 
 def test_the_namespace_holder_ends_after_the_last_node(monkeypatch: pytest.MonkeyPatch) -> None:
     scenes = iter([set(), set(), {5}, {5}, {5, 6}, set()])
-    monkeypatch.setattr(gpu_machine, "others", lambda: next(scenes))
-    monkeypatch.setattr(gpu_machine, "EVERY_S", 0.01)
-    assert gpu_machine.main() == 0
+    monkeypatch.setattr(namespace_holder, "others", lambda: next(scenes))
+    monkeypatch.setattr(namespace_holder, "EVERY_S", 0.01)
+    assert namespace_holder.main() == 0
     assert next(scenes, None) is None
 
 
