@@ -1,4 +1,4 @@
-"""A real Chromium, driven through a pipe with the protocol of its developer tools. No driver, no port.
+"""A real Chromium, driven through a pipe by its DevTools protocol. No driver, no port.
 
 Everything that the page asked the network for, and every error it wrote to its console, is kept.
 """
@@ -112,7 +112,7 @@ class Browser:
     def point_at(self, selector: str, until: str, at: tuple[float, float] = (0.5, 0.5)) -> None:
         """`at` is where in it: right of its left and below its top, as shares of its size.
 
-        A figure that is drawn when it comes into sight moves those below it, so the mouse follows, as a hand does.
+        A figure that is drawn moves those below it, so the mouse follows its element.
         """
         deadline = time.monotonic() + PATIENCE_S
         while not self.run(f"Boolean({until})"):

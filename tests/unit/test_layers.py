@@ -1,4 +1,4 @@
-"""Imports go one way (DESIGN, section 3). Read from the source, so that lazy imports count too."""
+"""Imports go one way, by package. Read from the source, so that lazy imports count too."""
 
 import ast
 import functools
@@ -31,7 +31,7 @@ FILES = {
 
 @functools.cache
 def imports(module: str) -> set[str]:
-    """Every module that a module imports, anywhere in it; `from a import b` is a.b where that is one."""
+    """Modules that a module imports anywhere; `from a import b` is a.b where that is a module."""
     found = set()
     for node in ast.walk(ast.parse(FILES[module].read_text())):
         if isinstance(node, ast.Import):
@@ -164,7 +164,7 @@ def test_what_the_command_line_takes_from_others_needs_only_python_itself(module
 
 
 def test_tests_of_containers_stay_in_one_row(request: pytest.FixtureRequest) -> None:
-    """A pytest that pytest-xdist does not know yet (9.2, with 3.8) lets them run side by side without a word."""
+    """pytest 9.2 with pytest-xdist 3.8 ignores the group and runs them side by side."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("there is one row only: pytest -n 2 --dist loadgroup")
     for item in request.session.items:
