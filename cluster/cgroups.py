@@ -5,8 +5,6 @@ controllers in version 1 and some in version 2. The group of a node is gradwire-
 below the group of this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

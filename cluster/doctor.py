@@ -1,7 +1,5 @@
 """./measure.sh --doctor: what this machine can do, and what to install."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

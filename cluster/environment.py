@@ -1,7 +1,5 @@
 """The machine and its software: what a run was made with, and what launchers need on the host."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

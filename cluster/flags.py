@@ -1,7 +1,5 @@
 """The flags of ./measure.sh and their help, made from the fields of Experiment."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

@@ -4,8 +4,6 @@ The hosts then need nothing of this machine: each worker writes its events on it
 `python -m analysis.summary` makes the summary when they have been copied together.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and a closed terminal: Interrupted is raised once, wherever the program is."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import sys

@@ -4,8 +4,6 @@ The one module of `cluster` that knows `workloads` and `analysis`: it hands thei
 files, pretrained models, the summary) to the session. It never imports torch.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

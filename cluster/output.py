@@ -1,7 +1,5 @@
 """The folder that a session writes to, and what is shown when the session ends."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ args --presets.expand--> flags of each run --value_lists--> option -> values
      --settle--> with the engine and the schedule that the host has chosen
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

@@ -10,8 +10,6 @@ A preset's quick variant (--quick) ends within ten minutes on two cores. Options
 `quick = false` leaves the run out.
 """
 
-from __future__ import annotations
-
 import argparse
 import tomllib
 from collections.abc import Callable, Sequence

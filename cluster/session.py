@@ -1,7 +1,5 @@
 """A session: the runs of one ./measure.sh call, grouped by the cluster they share."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

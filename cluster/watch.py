@@ -1,7 +1,5 @@
 """Watch a run until all nodes have ended, or find the node that failed first and why."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Evaluation of the consensus model (the workers' average) and of each worker's own model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

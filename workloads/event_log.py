@@ -1,7 +1,5 @@
 """One worker's event log: a JSON line per event, or a readable line where nothing is recorded."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """python -m workloads.groups: who averages with whom, rounds to consensus, and bytes."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 SGD and AdamW are defined as in torch.optim, whose import would cost every forked worker time.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The parameter server's run: the phases of workloads/training.py, and a reply in every round."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One run on one worker: join, train, exchange, evaluate, and log every phase boundary."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

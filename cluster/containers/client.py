@@ -1,7 +1,5 @@
 """A client of the Docker engine that the `docker` command uses."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from typing import Any

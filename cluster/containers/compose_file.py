@@ -5,8 +5,6 @@ and prints results. The engine sets GRADWIRE_RECORD=1, so that nodes record even
 run of GRADWIRE_RUNS to be released.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Each is a target of docker/Dockerfile. The tag is a fingerprint of everything th
 image, so an image of that name is up to date; the Compose files of compose/ use `latest`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

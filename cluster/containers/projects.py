@@ -1,7 +1,5 @@
 """Compose projects by label: who owns them, whether the owner still runs, how to remove them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -5,8 +5,6 @@ in /proc, and there the counters of each node's network; it reads GPUs through N
 its process namespace ends, and with it any process that is left of a node.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

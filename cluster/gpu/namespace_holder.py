@@ -3,8 +3,6 @@
 NCCL copies between GPUs directly only between processes that share both.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

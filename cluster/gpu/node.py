@@ -7,8 +7,6 @@ directly; each computes on its own. With OVER_NETWORK=yes NCCL takes each node f
 own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -4,8 +4,6 @@ Every value is read by itself, and what a GPU or its driver does not have stays 
 no NVLink, older drivers count no PCIe bytes, and neither should fail a run.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -12,8 +12,6 @@ OVER_NETWORK  yes or no: whether NCCL treats nodes as machines (node.py); only c
 RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Readings of every node's GPUs -> gpu_samples.csv, while a run lasts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

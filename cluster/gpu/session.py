@@ -7,8 +7,6 @@
 services; without it, the run's folder is printed. Standard library only: it is on every node.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -11,8 +11,6 @@ so that a host that is busy for a moment can catch up. Measured: within 0.1 % of
 Mbit/s to 1 Gbit/s. The queue holds 50 ms and one largest packet; packets beyond it are dropped.
 """
 
-from __future__ import annotations
-
 from cluster.spec.links import Link
 
 LARGEST_PACKET = 64 * 1024

@@ -1,7 +1,5 @@
 """What is recorded and printed of shaped links: statistics of a run, one line, a warning. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ sends a datagram to an abstract Unix socket, which exists in that namespace only
 replaces this process.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Which links this kernel can shape: every tc feature is tried in a temporary namespace."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable
 

@@ -14,8 +14,6 @@ also a program, which ends when this many nodes are done:
 Standard library only: it runs on nodes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -8,8 +8,6 @@ the worker is then never started. In a container this is a program of its own:
 It prints a LinkAnswer as one line of JSON and opens the worker's gate (cluster/links/gate.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

@@ -8,8 +8,6 @@
 cluster/links/burst_size.py sizes the buckets.
 """
 
-from __future__ import annotations
-
 from cluster.links.burst_size import FRAME_BYTES, QUEUE_S, burst_bytes, queue_bytes
 from cluster.spec.links import Link
 

@@ -3,8 +3,6 @@
 python -m cluster.links.tcp_proxy 8080=master:8080 4040=driver:4040
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -4,8 +4,6 @@ A process per node shapes and measures its link from inside the node's namespace
 the rate probe is the switch, which has an address only while links are verified.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 The supervisor calls this in fresh network and mount namespaces of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -7,8 +7,6 @@ One process imports the worker's module (and with it torch) once; every node is 
 128 nodes start in seconds and share its memory. Another fork builds the network meanwhile.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

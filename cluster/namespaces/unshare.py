@@ -1,7 +1,5 @@
 """The `unshare` command that starts a program in fresh namespaces, with or without root."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Follow a growing file of events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cluster.spec.documents.events import Event, parse_event

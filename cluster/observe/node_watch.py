@@ -1,7 +1,5 @@
 """Which nodes of a run have ended and which have failed, by the events they write."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

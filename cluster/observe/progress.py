@@ -1,7 +1,5 @@
 """Progress of runs on standard error: bars on a terminal, plain lines elsewhere, or nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """One run as a row of the table: accuracy, traffic, prediction, time. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

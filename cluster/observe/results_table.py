@@ -1,7 +1,5 @@
 """The tables at the end of a session: accuracy, traffic, prediction and time; verified links."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """Numbers as text: three or four digits and a decimal unit. 1 MB is 10^6 bytes. Stdlib only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

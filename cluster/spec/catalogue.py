@@ -4,8 +4,6 @@ A new data set is a row of DATASETS and a file in workloads/data/sets with its f
 Networks are in workloads/models.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The command lines of all programs: a person's mistake is one line and exit code 2."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import os

@@ -1,7 +1,5 @@
 """A person's mistake in an experiment, and the checks that find it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

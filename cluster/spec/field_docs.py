@@ -1,7 +1,5 @@
 """The docstring after each field of a class, which Python itself does not keep."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -5,8 +5,6 @@ in which it has one, as passes go to the strategies that have them, and is refus
 such run.
 """
 
-from __future__ import annotations
-
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
 from cluster.spec.options import WITHOUT_MOMENTUM

@@ -1,7 +1,5 @@
 """Launchers: what starts the workers and carries their exchanges. Standard library only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.spec.strategies import STRATEGIES

@@ -8,8 +8,6 @@ in 12 short epochs of MNIST six workers reached 95.7 % without a rule, 96.7 % wi
 and 88 % with the linear rule (docs/workloads.md).
 """
 
-from __future__ import annotations
-
 import math
 
 from cluster.spec.experiment import Experiment

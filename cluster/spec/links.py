@@ -3,8 +3,6 @@
 An Experiment checks its own links with it; cluster/links/tc.py makes them real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal

@@ -25,8 +25,6 @@ modelled: packet headers, framing, acknowledgements, and pieces of unequal size 
 whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

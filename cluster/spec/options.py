@@ -1,7 +1,5 @@
 """Options whose values are names: what there is, each with one line for the help."""
 
-from __future__ import annotations
-
 from typing import Any
 
 COMPRESSIONS = ("none", "fp16", "bf16")

@@ -10,8 +10,6 @@
 Every parser raises ValueError, in one line, for anything else.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from decimal import Decimal

@@ -8,8 +8,6 @@ local steps there is a round every H steps. Averaged buffers of B bytes are exch
 model, M + B; broadcast, they go down a binomial tree from worker 0 after the exchange.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

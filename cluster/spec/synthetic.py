@@ -10,8 +10,6 @@ A step takes no CPU time, so two cores can emulate many nodes with fast accelera
 network is real.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Computed from the published architectures; the totals equal those of torchvision
 vgg16 and of transformers' BertModel (bert-base-cased) and GPT2Model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -10,8 +10,6 @@ is
 which is least for B = sqrt(T/t) (`bucket_count`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ suffice for gradients. For parameters fp16 suffices; bf16 rounds away updates be
 parameter in every exchange, so training slows down or stops.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from workloads.comm.flat import FlatModel

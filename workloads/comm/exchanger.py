@@ -1,7 +1,5 @@
 """A worker's exchanges, bucket by bucket: after backward, or during it with --overlap."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 

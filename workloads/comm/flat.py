@@ -4,8 +4,6 @@ An exchange sends slices of a few large tensors, without packing and unpacking, 
 updates whole tensors. Tensors of different types cannot share memory: there is one part per type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ those behind it. With NCCL, messages that belong together are therefore issued a
 (`sendrecv`), in the same order on all workers that take part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

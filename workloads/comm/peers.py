@@ -5,8 +5,6 @@ pass a second barrier, so no exchange of one phase is counted in another. The ba
 are a few hundred bytes, booked to the phase that begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Rendezvous: wait until node 0 accepts connections."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

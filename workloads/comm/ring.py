@@ -12,8 +12,6 @@ torch.distributed has subgroups, but all workers must create each one in the sam
 random schedule needs new ones every round. Point-to-point messages need no preparation.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The round of a strategy: whose exchange it is, and with whom."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

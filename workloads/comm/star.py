@@ -11,8 +11,6 @@ receives the result of chunk k-1; the root receives chunk k from all leaves and 
 chunk k-1. All nodes take the same steps in the same order, so there is no deadlock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch.distributed as dist

@@ -5,8 +5,6 @@ library: Gloo's and Horovod's connections are found in /proc. Both ends are reco
 analysis/summary/traffic_matrix.py can match the two ends afterwards. Closed connections are lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,8 +3,6 @@
 Independent of the collector, which reads the same interfaces from the host by other means.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Linux overcommits memory and kills a process when memory runs out. With a limit 
 instead, which is an error that can be reported and recorded.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

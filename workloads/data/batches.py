@@ -5,8 +5,6 @@ the samples of one worker with batches of N x b. Which samples a worker uses is 
 seed, epoch and rank, so workers need no communication for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The command line of the data sets: python -m workloads.data fetch NAME ... | status"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

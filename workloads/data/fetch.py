@@ -3,8 +3,6 @@
 Whatever a file's source, its sha256 is checked before it is moved in place.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gzip
 import os

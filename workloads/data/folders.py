@@ -1,7 +1,5 @@
 """Where data sets are stored: the cache, shared folders, and the layouts of other programs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

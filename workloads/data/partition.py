@@ -8,8 +8,6 @@ label            samples sorted by label, one contiguous piece per worker: maxim
 All shards have the same size, so that all workers make the same number of steps.
 """
 
-from __future__ import annotations
-
 import random
 
 import torch

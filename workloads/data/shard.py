@@ -1,7 +1,5 @@
 """A worker's shard: the samples that it trains on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor

@@ -4,8 +4,6 @@ A source is a label and a function that delivers files one after the other, as p
 FILE.gz; the receiver checks them (workloads/data/fetch.py). Downloads are made by pooch.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import tarfile

@@ -5,8 +5,6 @@ in that stream. Everything else in workloads is the same for both: tensors are c
 `torch_device`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 workloads/device/__init__.py says what each function is for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Any

@@ -4,8 +4,6 @@ workloads/device/__init__.py says what each function is for. CUDA_VISIBLE_DEVICE
 the first one holds the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

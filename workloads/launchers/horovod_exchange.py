@@ -4,8 +4,6 @@ Every collective has a name that is the same on all workers and in all rounds. H
 tensors by name, and caches what was negotiated for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -4,8 +4,6 @@ Its hooks submit each gradient as soon as backward has computed it; Horovod fuse
 and all-reduces them during backward. What remains after backward is the exposed communication.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import horovod.torch as hvd

@@ -3,8 +3,6 @@
 They import what they need themselves, from the standard library only.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 PACKAGES = ("torch", "horovod", "pyspark", "psutil", "numpy")

@@ -4,8 +4,6 @@ Events are uploaded between epochs, so that none of these bytes count as trainin
 Horovod's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ spark_task.py; every Spark worker has one core, hence one task. The application 
 first run starts.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import traceback

@@ -1,7 +1,5 @@
 """Why a Spark cluster cannot execute a run, in one line. Pure."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

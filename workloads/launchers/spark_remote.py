@@ -8,8 +8,6 @@ JSON. Then every line on standard input, {"run": folder, "data": folder}, is a r
 standard input.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

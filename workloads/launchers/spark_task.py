@@ -3,8 +3,6 @@
 Spark places the tasks and Horovod numbers them; our rank is the number in the node's name.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

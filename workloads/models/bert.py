@@ -5,8 +5,6 @@ pretrained weights load into it. No dropout: random masks would make N workers d
 worker with N times the batch, and tests rely on that equality.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

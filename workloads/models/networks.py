@@ -1,7 +1,5 @@
 """The table of networks, and the small ones for MNIST."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python -m workloads.models.pretrained MODEL...      prints the chosen one, and why on standard error
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Each layer sleeps until the time at which a real accelerator would have finished
 deadlines count from the start of the step, the step's own overhead is part of the given time.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -4,8 +4,6 @@ Both have the layers of torchvision's networks, except the first and last ones, 
 224 pixels there. Tensors have torchvision's names and shapes, so that weights can be copied.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

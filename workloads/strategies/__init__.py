@@ -11,8 +11,6 @@ also have `wrap(model, experiment)`, which returns a model that exchanges by its
 and SERVER_UPDATES = True, where a server returns new parameters in place of the gradients.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass

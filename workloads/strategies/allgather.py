@@ -8,8 +8,6 @@ before, chunk by chunk, as chunks arrive. All links are equally loaded, and no r
 senders at once. With NCCL the library's own all-gather does the same.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 from torch import Tensor

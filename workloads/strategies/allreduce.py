@@ -5,8 +5,6 @@ DistributedDataParallel do the same. The library splits the tensor into chunks, 
 chunk while the next one is in flight.
 """
 
-from __future__ import annotations
-
 import torch.distributed as dist
 from torch import Tensor
 

@@ -6,8 +6,6 @@ backward, each as soon as its gradients are computed.
 The exchange overlaps backward, so its time cannot be separated from compute time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -8,8 +8,6 @@ The root receives, adds and sends concurrently (workloads/comm/star.py): a round
 the root's rate, not twice that.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from workloads.comm.round import Round

@@ -4,8 +4,6 @@ Bytes sent per worker: 2(N-1)/N M per round, hence 2(N-1)/N M/H per step. Also k
 averaging or federated averaging; H = 1 averages parameters after every step.
 """
 
-from __future__ import annotations
-
 from workloads.strategies.allreduce import exchange
 
 __all__ = ["exchange"]

@@ -5,8 +5,6 @@ Groups change from round to round (cluster/spec/schedules.py), so updates spread
 1 is iterative pairwise averaging (gossip); P >= N-1 is an all-reduce of the parameters.
 """
 
-from __future__ import annotations
-
 import torch.distributed as dist
 from torch import Tensor
 

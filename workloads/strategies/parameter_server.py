@@ -12,8 +12,6 @@ New parameters are received in place of the gradients, not into the model: with 
 is still reading the old parameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor

@@ -8,8 +8,6 @@ Level k of the tree: workers whose k-th binary digit is 1 send their partial sum
 below.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from workloads.comm.messages import reused_buffer, sendrecv

@@ -4,8 +4,6 @@ Bytes sent per worker and round: 2(N-1)/N M, as with allreduce. The algorithm is
 workloads/comm/ring.py, to be read and compared with the library's.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from workloads.comm.ring import ring_average

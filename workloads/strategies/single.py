@@ -1,7 +1,5 @@
 """single: one worker, no exchange. Bytes sent: 0. The baseline of every comparison."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from workloads.comm.round import Round

@@ -1,7 +1,5 @@
 """environment.json: what a run was made with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.spec.documents.codec import SCHEMA, Count, Document, Options

@@ -1,7 +1,5 @@
 """What a node writes to events/node<k>.jsonl, a line for each event: a class for each kind."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """links.json: shaped links, as verified before training and as they fared in the run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document

@@ -3,8 +3,6 @@
 Values of a wrong type are left as they are: whoever reads the result names them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from cluster.spec.documents.codec import SCHEMA, Json

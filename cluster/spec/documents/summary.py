@@ -5,8 +5,6 @@ interfaces count, headers included, unless a key says payload: bytes without 66 
 packet.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Integer, Options, Share

@@ -4,8 +4,6 @@ The data set NAME of cluster/spec/catalogue.py is the file NAME.py here, with _ 
 DATASET. Readers import torch when they are called: the command line reads these files without it.
 """
 
-from __future__ import annotations
-
 import importlib
 
 from cluster.spec import catalogue

@@ -3,8 +3,6 @@
 In no package registry.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
