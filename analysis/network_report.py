@@ -5,8 +5,6 @@ python -m analysis.network_report runs/SESSION --output FOLDER --target 0.9 --op
 python -m analysis.network_report --watch              again whenever a run has progressed
 """
 
-from __future__ import annotations
-
 from cluster.spec import own_environment
 
 if __name__ == "__main__":

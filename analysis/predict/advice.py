@@ -1,7 +1,5 @@
 """Which strategy on which links and why, and where one overtakes another, by the cost model."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

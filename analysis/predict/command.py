@@ -5,8 +5,6 @@ python -m analysis.predict --workers 64 --link 100mbit --model-bytes 87k --compu
 python -m analysis.predict fit runs --output fitted.json       then --fit fitted.json
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

@@ -27,8 +27,6 @@ for its last bucket, which is complete when backward ends: a small model is a si
     sent bytes    predicted bytes x (1 + framing) + message_bytes x steps
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

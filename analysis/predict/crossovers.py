@@ -1,7 +1,5 @@
 """Where one strategy overtakes another, as workers or links change. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """python -m analysis.predict fit: fits the cost model to measured runs and prints its errors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 fitted.json is fitted to runs of bench/predict.py; `python -m analysis.predict fit` makes another.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass

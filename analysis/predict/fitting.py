@@ -6,8 +6,6 @@ is not known before. So a fit begins with the links where they are throttled, an
 until none changes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """What measured runs show of the cost model: a cluster, its step time and its bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar

@@ -3,8 +3,6 @@
 Text and grid take their colours from the page, light or dark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The sections of the report, in the order of the page: Report -> Section, or None without data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from analysis.report.accuracy import accuracy, consensus, correlation, shards

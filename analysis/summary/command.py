@@ -6,8 +6,6 @@ There is no collector, so only the workers' own counters are in it. Standard lib
 Python will do.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

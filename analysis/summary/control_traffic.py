@@ -12,8 +12,6 @@ is the number of control messages, and P - c K are gradients. A message of gradi
 segment that is not full, which counts as control traffic in part: at most c bytes for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -1,7 +1,5 @@
 """From raw counters to bytes: between phase boundaries, across restarts of a counter. Pure."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The use of GPUs in training: from gpu_samples.csv to one entry per GPU. Pure."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The events of one node, by kind. Pure."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

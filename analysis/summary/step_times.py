@@ -13,8 +13,6 @@ mean), and the median is taken of that. Where all steps are alike the period is 
 median is the plain one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median

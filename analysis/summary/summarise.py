@@ -3,8 +3,6 @@
 python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (command.py)
 """
 
-from __future__ import annotations
-
 from analysis.summary import control_traffic, counters, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, median_of_all

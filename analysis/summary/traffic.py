@@ -1,7 +1,5 @@
 """The bytes of a run: by phase and node, per step and predicted, by pair, by counter. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean

@@ -7,8 +7,6 @@ is counted twice, by the sender and by the receiver. Counted is payload, a libra
 included, packet headers not, each byte once however often TCP sent it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Sequence

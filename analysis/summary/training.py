@@ -1,7 +1,5 @@
 """The course of training: learning rate, shards, and every epoch. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import fmean
 

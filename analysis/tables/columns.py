@@ -1,7 +1,5 @@
 """The columns of the tables of runs: which key of summary.json each holds, and its type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin

@@ -1,7 +1,5 @@
 """Run folders -> tables. A run that cannot be read is a row that says why, never an error."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field

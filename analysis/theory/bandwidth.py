@@ -14,8 +14,6 @@ Utilisation is that of the busiest link: the bytes it must carry, headers includ
 could have carried in that time. It is the lower bound of the exchange over the time it took.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.spec.strategies import facts_of

@@ -4,8 +4,6 @@ The critical path is that of links of one rate in both directions, where nothing
 Messages that leave a rank at the same time share its link; a rank receives in the order of steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The table of predicted bytes: python -m analysis.theory --workers 6 --model-bytes 87M"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 Rows send, columns receive: row sums are the bytes that a rank sends, column sums what it receives.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from cluster.spec.message_schedules import Amount, Setting

@@ -1,7 +1,5 @@
 """Accuracy against bytes: curves with seeds as bands, the frontier, and the cost of a target."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import isnan
 

@@ -1,7 +1,5 @@
 """Consensus distance: how far workers' models are from their average, by epoch."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.report.context import Report

@@ -7,8 +7,6 @@ Intervals are Fisher's: z = atanh(r) is nearly normal with variance 1/(n-3) for 
 (1 + r^2/2)/(n-3) for Spearman (Bonett and Wright, 2000).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

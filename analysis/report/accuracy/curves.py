@@ -1,7 +1,5 @@
 """Accuracy against bytes: a configuration's curve, the frontier, the cost of a target accuracy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Label skew: which labels each worker has, where some runs did not share them out evenly."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.report.context import Report

@@ -1,7 +1,5 @@
 """What the runs were made with: machine, kernel, versions."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 

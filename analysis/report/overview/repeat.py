@@ -1,7 +1,5 @@
 """The command that repeats each run: the options that differ from the defaults of ./measure.sh."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

@@ -5,8 +5,6 @@ workers down and batch sizes across. Several seeds are averaged. The newest sess
 sheet's tables is taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Prediction: step times for more workers and other links, and the model's error on these runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from statistics import median

@@ -6,8 +6,6 @@ paper's own preset may have fewer epochs than the paper (a quick variant): its r
 them. Several seeds are averaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -3,8 +3,6 @@
 Slow-downs are of the nodes' own steps; a node waits for the one that arrived last in its group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 

@@ -4,8 +4,6 @@ The heat map is made of HTML tables: its numbers can be read without a pointer, 
 wide page and to a phone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Time of an epoch: data, computing, exposed communication; the first epoch, a warm-up, apart."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.report.context import Report

@@ -12,8 +12,6 @@ the same training and batch serves as N = 1 where the strategy has no such run o
 The first epoch is a warm-up: an epoch is the mean of the later ones, where there are any.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

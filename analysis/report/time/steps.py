@@ -1,7 +1,5 @@
 """Time of a step: computing, and exposed communication."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.report.context import Report

@@ -1,7 +1,5 @@
 """Traffic by node, and the traffic matrix: measured, and from theory."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.report.context import Report

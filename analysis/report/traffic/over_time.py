@@ -5,8 +5,6 @@ times on an even grid, interpolated between samples. A grid of at most BINS keep
 detail within a bin is lost, never bytes.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence
