@@ -120,7 +120,10 @@ class CounterSource:
 
 
 class Engine(Protocol):
-    """An engine that is ready to start the clusters of a session."""
+    """An engine that is ready to start the clusters of a session.
+
+    An engine that has no files of its own and leaves nothing behind inherits those two methods.
+    """
 
     @property
     def about(self) -> Options:
@@ -131,11 +134,13 @@ class Engine(Protocol):
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Add the engine's own files to a new run folder."""
+        return
 
     def cluster(self, plan: ClusterPlan) -> Cluster: ...
 
     def remove_leftovers(self, session: str) -> None:
         """Remove what an interruption may have left of a session."""
+        return
 
 
 class Cluster(Protocol):

@@ -66,8 +66,21 @@ def _lacking(kind: str) -> list[str]:
 
 
 def _set_up(kind: str, say: Callable[[str], None]) -> None:
+    said = ["the set-up failed without a message"]
+
+    def follow(line: str) -> None:
+        said.append(line.strip() or said[-1])
+        say(f"  {line}")
+
+    if run_and_follow(["bash", str(PROJECT / "cluster" / "environment.sh"), kind], follow):
+        reason = said[-1].removeprefix("gradwire: ").removeprefix("build_horovod: ")
+        raise EngineUnavailable(f"launcher {kind}: {reason}")
+
+
+def run_and_follow(command: list[str], follow: Callable[[str], None]) -> int:
+    """The exit code of a command; `follow` gets every line of its output as it is printed."""
     process = subprocess.Popen(
-        ["bash", str(PROJECT / "cluster" / "environment.sh"), kind],
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -75,19 +88,15 @@ def _set_up(kind: str, say: Callable[[str], None]) -> None:
         bufsize=1,
     )
     assert process.stdout is not None
-    last = "the set-up failed without a message"
     try:
         for line in process.stdout:
-            last = line.strip() or last
-            say(f"  {line.rstrip()}")
+            follow(line.rstrip())
     except BaseException:
         process.terminate()
         raise
     finally:
         process.wait()
-    if process.returncode != 0:
-        reason = last.removeprefix("gradwire: ").removeprefix("build_horovod: ")
-        raise EngineUnavailable(f"launcher {kind}: {reason}")
+    return process.returncode
 
 
 def describe(command: list[str], engine: Options) -> Environment:

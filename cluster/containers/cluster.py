@@ -24,7 +24,7 @@ from cluster.containers.projects import (
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.links import setup
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
-from cluster.spec.records import Counters, read_node_counters, total
+from cluster.spec.records import Counters, read_all_counters, total
 from cluster.spec.run_folder import node_name
 
 STATE_EVERY_S = 0.5
@@ -211,13 +211,7 @@ class DockerCluster:
 
     def read_kernel(self) -> dict[int, Counters]:
         """Counters from the host's /proc, without Docker."""
-        readings = {}
-        for rank, process in self._processes.items():
-            try:
-                readings[rank] = read_node_counters(process)
-            except OSError:
-                continue  # the node has ended
-        return readings
+        return read_all_counters(self._processes)
 
     def read_api(self) -> dict[int, Counters]:
         """Counters of the Docker API. One-shot: else each call takes almost two seconds."""

@@ -7,13 +7,13 @@ image, so an image of that name is up to date; the Compose files of compose/ use
 import hashlib
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import EngineError
+from cluster.environment import run_and_follow
 from cluster.spec.launchers import LAUNCHERS
 
 TARGETS = {
@@ -98,27 +98,14 @@ def build(launcher: str, say: Callable[[str], None]) -> None:
     target = TARGETS[launcher]
     say(f"building the image {name(launcher)} (the first time this takes {TAKES[target]})")
     tags = [name(launcher), f"{repository(launcher)}:latest"]
-    process = subprocess.Popen(
-        [str(PROJECT / "docker" / "build_image.sh"), target, *tags],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        bufsize=1,
-    )
-    assert process.stdout is not None
     lines: list[str] = []
-    try:
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if (text := progress(line)) is not None:
-                say(f"  {text}")
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        process.wait()
-    if process.returncode != 0:
+
+    def follow(line: str) -> None:
+        lines.append(line)
+        if (text := progress(line)) is not None:
+            say(f"  {text}")
+
+    if run_and_follow([str(PROJECT / "docker" / "build_image.sh"), target, *tags], follow):
         raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
 
 

@@ -10,16 +10,14 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cluster import environment
-from cluster.engine import ClusterPlan, EngineUnavailable, refuse_limits
+from cluster.engine import ClusterPlan, Engine, EngineUnavailable, refuse_limits
 from cluster.existing.cluster import SparkCluster
 from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.links import Link
-from cluster.spec.run_folder import RunFolder
 
 TRIES, TRY_TIMEOUT_S, PAUSE_S = 3, 5.0, 2.0
 FORMS = "spark://HOST:7077, yarn, k8s://https://HOST:PORT or local-cluster[N,CORES,MB]"
@@ -71,7 +69,7 @@ def _connect(master: str) -> None:
 
 
 @dataclass(frozen=True)
-class SparkEngine:
+class SparkEngine(Engine):
     """See cluster.engine.Engine."""
 
     master: str
@@ -88,11 +86,5 @@ class SparkEngine:
     def check_links(self, links: Iterable[Link]) -> None:
         raise AssertionError("check() has refused links")
 
-    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
-        pass
-
     def cluster(self, plan: ClusterPlan) -> SparkCluster:
         return SparkCluster(plan, self.master)
-
-    def remove_leftovers(self, session: str) -> None:
-        pass

@@ -18,7 +18,7 @@ from cluster.gpu.session import RUNS, Plan, current_session, planned_run, read_p
 from cluster.observe.collector import Collector
 from cluster.observe.node_watch import POLL_S, NodeWatch
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters, read_node_counters
+from cluster.spec.records import Counters, read_all_counters
 from cluster.spec.run_folder import RunFolder
 
 PATIENCE_S = 60.0
@@ -71,13 +71,7 @@ class Nodes:
         return found
 
     def read(self) -> dict[int, Counters]:
-        readings = {}
-        for rank, process in self.find().items():
-            try:
-                readings[rank] = read_node_counters(process)
-            except OSError:
-                continue  # the node has ended
-        return readings
+        return read_all_counters(self.find())
 
     def missing(self) -> tuple[set[int], bool]:
         """Ranks that were seen before and not for GONE_S, and whether any was ever seen."""

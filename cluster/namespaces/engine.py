@@ -12,11 +12,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from cluster import cgroups, environment
 from cluster.engine import (
     ClusterPlan,
+    Engine,
     EngineUnavailable,
     check_cores,
     check_memory,
@@ -32,7 +32,6 @@ from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
-from cluster.spec.run_folder import RunFolder
 
 
 def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
@@ -81,7 +80,7 @@ def link_modules() -> set[str]:
     return kernel_support.try_modules(unshare_command())
 
 
-class NetnsEngine:
+class NetnsEngine(Engine):
     """See cluster.engine.Engine. Namespaces need no files and leave nothing behind."""
 
     @property
@@ -96,14 +95,8 @@ class NetnsEngine:
     def check_links(self, links: Iterable[Link]) -> None:
         kernel_support.check(links, link_modules())
 
-    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
-        pass
-
     def cluster(self, plan: ClusterPlan) -> NetnsCluster:
         return NetnsCluster(plan)
-
-    def remove_leftovers(self, session: str) -> None:
-        pass
 
 
 def _limits_by(controller: str) -> str | None:

@@ -53,6 +53,8 @@ class Progress:
 
     def end(self, summary: Summary) -> None:
         """The run is over."""
+        if summary.status != "completed":
+            self.say(f"{summary.run}: {summary.status}: {summary.error}")
 
 
 class PlainProgress(Progress):
@@ -97,10 +99,6 @@ class PlainProgress(Progress):
             self._rates[rank] = (sent - began_sent) / (t - began_t)
         if boundary.phase == "train":
             self._began[rank] = t, sent
-
-    def end(self, summary: Summary) -> None:
-        if summary.status != "completed":
-            self.say(f"{summary.run}: {summary.status}: {summary.error}")
 
 
 class BarProgress(Progress):
@@ -148,9 +146,8 @@ class BarProgress(Progress):
             self._latest[rank] = event
 
     def tick(self) -> None:
-        if self._bars is None or time.monotonic() - self._drawn < 0.2:
-            return
-        self._draw()
+        if self._bars is not None and time.monotonic() - self._drawn >= 0.2:
+            self._draw()
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -171,8 +168,7 @@ class BarProgress(Progress):
             self._draw()
             self._bars.stop()
             self._bars = None
-        if summary.status != "completed":
-            self.say(f"{summary.run}: {summary.status}: {summary.error}")
+        super().end(summary)
 
 
 def _accuracy(value: float | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 HEADER_BYTES = 66
@@ -90,6 +91,15 @@ def read_node_counters(process: int) -> Counters:
     with open(f"/proc/{process}/net/dev", encoding="ascii") as file:
         interfaces = parse_net_dev(file.read())
     return total(counters for name, counters in interfaces.items() if name not in NOT_COUNTED)
+
+
+def read_all_counters(processes: Mapping[int, int]) -> dict[int, Counters]:
+    """Rank -> counters, of the nodes (rank -> process) that have not ended."""
+    readings = {}
+    for rank, process in processes.items():
+        with contextlib.suppress(OSError):
+            readings[rank] = read_node_counters(process)
+    return readings
 
 
 @dataclass(frozen=True, slots=True)
