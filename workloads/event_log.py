@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from cluster.spec.documents.events import Boundary, ConnectionBytes, Epoch, Event, Failure, Result
+from cluster.spec.documents.events import Boundary, Epoch, Event, Failure, Result
 from cluster.spec.records import Counters
 from workloads.counters.connections import read_connections
 from workloads.counters.interfaces import read_interfaces, read_segments
@@ -51,16 +51,13 @@ class EventLog:
         connections, interfaces, segments = at_one_moment(
             lambda: (read_connections(), read_interfaces(workers), read_segments())
         )
-        rows = None
-        if connections is not None:
-            rows = [ConnectionBytes(*connection.row()) for connection in connections]
         self.write(
             kind(
                 **values,
                 counters=Counters(*(count // workers for count in interfaces.values())),
                 retransmitted_bytes=sum(each.retransmitted_bytes for each in connections or ()),
                 sent_segments=segments // workers,
-                connections=rows,
+                connections=None if connections is None else [each.counted for each in connections],
             )
         )
 

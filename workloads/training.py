@@ -5,7 +5,7 @@ import gc
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -85,14 +85,7 @@ def train(
         enter_phase(log, "evaluate", epoch, peers)
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers)
-        log.write(
-            Epoch(
-                epoch=epoch,
-                accuracy=score.accuracy,
-                loss=score.loss,
-                consensus_distance=score.consensus_distance,
-            )
-        )
+        log.write(Epoch(epoch=epoch, **asdict(score)))
     assert score is not None
     own = own_accuracy(model, data, min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True)))
 
@@ -109,10 +102,8 @@ def train(
     steps = spec.epochs * spec.steps_per_epoch
     log.write(
         Result(
-            accuracy=score.accuracy,
-            loss=score.loss,
+            **asdict(score),
             own_accuracy=own,
-            consensus_distance=score.consensus_distance,
             samples_seen=steps * spec.batch_size,
             steps=steps,
             rounds=spec.epochs * spec.rounds_per_epoch,

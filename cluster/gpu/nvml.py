@@ -36,9 +36,8 @@ class Nvml:
     def read(self, index: int) -> GpuReading:
         """Read the GPU with this number in nvidia-smi; empty where there is none."""
         nvml = self._library
-        try:
-            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-        except nvml.NVMLError:
+        gpu = self._ask("nvmlDeviceGetHandleByIndex", index)
+        if gpu is None:
             return GpuReading()
         sent = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
         received = self._count(index, gpu, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
@@ -49,29 +48,23 @@ class Nvml:
             pcie_sent_bytes=sent,
             pcie_received_bytes=received,
             # A rate takes 20 ms to read: only where bytes are not counted.
-            pcie_sent_rate=None if counts else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES),
-            pcie_received_rate=None
-            if counts
-            else self._pcie_rate(gpu, nvml.NVML_PCIE_UTIL_RX_BYTES),
-            nvlink_sent_bytes=self._nvlink(index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
-            nvlink_received_bytes=self._nvlink(
-                index, gpu, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
-            ),
+            pcie_sent_rate=None if counts else self._pcie_rate(gpu, "TX"),
+            pcie_received_rate=None if counts else self._pcie_rate(gpu, "RX"),
+            nvlink_sent_bytes=self._nvlink(index, gpu, "TX"),
+            nvlink_received_bytes=self._nvlink(index, gpu, "RX"),
         )
 
     def _attribute(self, function: str, gpu: Any, name: str) -> int | None:
-        try:
-            return int(getattr(getattr(self._library, function)(gpu), name))
-        except self._library.NVMLError:
-            return None
+        found = self._ask(function, gpu)
+        return None if found is None else int(getattr(found, name))
 
-    def _pcie_rate(self, gpu: Any, direction: int) -> int | None:
-        try:
-            return int(self._library.nvmlDeviceGetPcieThroughput(gpu, direction)) * KB
-        except self._library.NVMLError:
-            return None
+    def _pcie_rate(self, gpu: Any, direction: str) -> int | None:
+        kind = getattr(self._library, f"NVML_PCIE_UTIL_{direction}_BYTES")
+        found = self._ask("nvmlDeviceGetPcieThroughput", gpu, kind)
+        return None if found is None else int(found) * KB
 
-    def _nvlink(self, index: int, gpu: Any, field: int) -> int | None:
+    def _nvlink(self, index: int, gpu: Any, direction: str) -> int | None:
+        field = getattr(self._library, f"NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_{direction}")
         count = self._count(index, gpu, (field, ALL_LINKS))
         return None if count is None else count * KIB
 
@@ -86,11 +79,15 @@ class Nvml:
 
     def _field(self, gpu: Any, field: int | tuple[int, int]) -> Any:
         """A field value, or None: the call may fail, and so may each field."""
+        (found,) = self._ask("nvmlDeviceGetFieldValues", gpu, [field]) or (None,)
+        return found if found and found.nvmlReturn == self._library.NVML_SUCCESS else None
+
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        """The library's answer, or None where the GPU or its driver does not have it."""
         try:
-            (found,) = self._library.nvmlDeviceGetFieldValues(gpu, [field])
+            return getattr(self._library, function)(*arguments)
         except self._library.NVMLError:
             return None
-        return found if found.nvmlReturn == self._library.NVML_SUCCESS else None
 
 
 def _value(found: Any) -> int:

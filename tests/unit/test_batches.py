@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from workloads.data import batches
-from workloads.data.batches import epoch_order, shard, train_batches, train_rows
+from workloads.data.batches import epoch_order, shard, train_batches
 from workloads.data.dataset import DataError
 from workloads.data.prepare import prepare
 from workloads.data.samples import Rows, Samples
@@ -150,8 +150,7 @@ def test_normalised_training_images_have_mean_0_and_deviation_1(mnist: Samples) 
 
 def test_a_batch_pairs_images_with_their_labels(mnist: Samples) -> None:
     rows = shard(epoch_order(60_000, 600, 7, 2), 1, 3, 20)
-    chosen = train_rows(60_000, 2, rank=1, workers=3, batch_size=20, train_size=600, seed=7)
-    taken = list(train_batches(mnist, chosen))
+    taken = list(train_batches(mnist, rows))
     assert len(taken) == len(rows) == 10
     for (inputs, labels), row in zip(taken, rows, strict=True):
         assert inputs.shape == (20, 1, 28, 28)

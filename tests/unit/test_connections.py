@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.spec.documents.events import ConnectionBytes
 from workloads.counters.connections import Connection, parse_tcp_info, read_connections
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "tcp_info"
@@ -48,10 +49,15 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
                 yield sender, receiver
 
 
-def found(end: socket.socket) -> Connection:
+def connection_of(end: socket.socket) -> Connection:
     address, port = end.getsockname()
-    (one,) = [c for c in read_connections() or () if c.local == f"{address}:{port}"]
-    return one
+    own = f"{address}:{port}"
+    (connection,) = [c for c in read_connections() or () if c.counted.local == own]
+    return connection
+
+
+def found(end: socket.socket) -> ConnectionBytes:
+    return connection_of(end).counted
 
 
 def test_both_ends_count_the_same_and_name_each_other() -> None:
@@ -67,7 +73,7 @@ def test_both_ends_count_the_same_and_name_each_other() -> None:
     assert gone(before[1], other) == (7, 50_000)
 
 
-def gone(before: Connection, after: Connection) -> tuple[int, int]:
+def gone(before: ConnectionBytes, after: ConnectionBytes) -> tuple[int, int]:
     return (
         after.sent_bytes - before.sent_bytes,
         after.received_bytes - before.received_bytes,
@@ -81,7 +87,7 @@ def test_an_ipv6_socket_names_an_ipv4_address_as_the_other_end_does() -> None:
         with socket.create_connection(("127.0.0.1", port)) as sender:
             receiver, _ = server.accept()
             with receiver:
-                ends = {(c.local, c.remote) for c in read_connections() or ()}
+                ends = {(c.local, c.remote) for c, _ in read_connections() or ()}
                 own = sender.getsockname()[1]
                 assert (f"127.0.0.1:{port}", f"127.0.0.1:{own}") in ends
                 assert (f"127.0.0.1:{own}", f"127.0.0.1:{port}") in ends
@@ -107,12 +113,12 @@ def test_retransmissions_are_counted_in_bytes_not_in_full_segments() -> None:
         _lose_everything(receiver)
         sender.sendall(b"x" * 50)
         deadline = time.monotonic() + 120
-        while not found(sender).retransmitted_bytes and time.monotonic() < deadline:
+        while not connection_of(sender).retransmitted_bytes and time.monotonic() < deadline:
             time.sleep(0.05)
-        one = found(sender)
-        assert one.retransmitted_bytes > 0
-        assert one.retransmitted_bytes % 50 == 0
-        assert gone(before, one) == (50, 0)
+        after = connection_of(sender)
+        assert after.retransmitted_bytes > 0
+        assert after.retransmitted_bytes % 50 == 0
+        assert gone(before, after.counted) == (50, 0)
 
 
 def _lose_everything(receiver: socket.socket) -> None:

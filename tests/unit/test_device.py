@@ -18,7 +18,6 @@ from cluster.spec.synthetic import PREFIX, parse
 from tests.measuring import PROJECT
 from workloads.comm.flat import FlatModel
 from workloads.device import Device, open_device
-from workloads.device.cpu import Cpu
 from workloads.device.cuda import Cuda
 from workloads.models.networks import MODELS
 from workloads.models.synthetic import SyntheticNet
@@ -30,7 +29,7 @@ PACKAGES = ("cluster", "workloads", "analysis", "bench")
 
 def test_the_cpu_runs_operations_synchronously() -> None:
     cpu = open_device("cpu")
-    assert isinstance(cpu, Cpu)
+    assert type(cpu) is Device
     assert cpu is open_device("cpu")
     began = time.perf_counter()
     start = cpu.mark()
@@ -45,7 +44,7 @@ def test_the_cpu_runs_operations_synchronously() -> None:
     assert cpu.process_group_options() == {}
 
 
-def test_cpu_and_cuda_have_every_function_of_the_protocol_with_its_parameters() -> None:
+def test_cuda_overrides_every_function_of_the_cpu_with_its_parameters() -> None:
     def functions(of: type) -> dict[str, list[str]]:
         tree = ast.parse(Path(inspect.getfile(of)).read_text())
         (found,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == of.__name__]
@@ -55,7 +54,7 @@ def test_cpu_and_cuda_have_every_function_of_the_protocol_with_its_parameters() 
             if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
         }
 
-    assert functions(Cpu) == functions(Cuda) == functions(Device)
+    assert functions(Cuda) == functions(Device)
 
 
 def test_all_code_that_needs_cuda_is_in_one_small_module() -> None:

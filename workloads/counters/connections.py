@@ -11,7 +11,9 @@ import os
 import socket
 import struct
 import termios
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from cluster.spec.documents.events import ConnectionBytes
 
 ACKNOWLEDGED, RECEIVED, RETRANSMITTED = slice(120, 128), slice(128, 136), slice(208, 216)
 """Offsets of tcpi_bytes_acked, _received and _retrans in struct tcp_info (linux/tcp.h).
@@ -20,23 +22,14 @@ The last one exists since Linux 4.19.
 """
 
 
-@dataclass(frozen=True)
-class Connection:
-    local: str
-    """ADDRESS:PORT"""
-    remote: str
-    sent_bytes: int
-    """Acknowledged bytes, and bytes in the send queue.
+class Connection(NamedTuple):
+    counted: ConnectionBytes
+    """Bytes sent are those acknowledged and those in the send queue.
 
     tcpi_bytes_sent minus retransmissions is too high: packets dropped by the node's own full queue
     are sent again without counting as retransmitted, 14 % of the bytes on a link of 20 Mbit/s.
     """
-    received_bytes: int
     retransmitted_bytes: int
-
-    def row(self) -> tuple[str, str, int, int]:
-        """The fields of an event's `connections`."""
-        return (self.local, self.remote, self.sent_bytes, self.received_bytes)
 
 
 def read_connections() -> list[Connection] | None:
@@ -65,7 +58,8 @@ def _read(descriptor: int) -> Connection | None:
                         raise UncountedError
                     acknowledged, received, retransmitted = counted
                     sent = acknowledged + _send_queue_bytes(opened)
-                    return Connection(local, remote, sent, received, retransmitted)
+                    counts = ConnectionBytes(local, remote, sent, received)
+                    return Connection(counts, retransmitted)
     return None
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workloads.data import partition as partitions
 from workloads.data.dataset import DataError
 from workloads.data.samples import Samples
 
@@ -57,39 +56,11 @@ def shard(order: Tensor, rank: int, workers: int, batch_size: int) -> Tensor:
     return order[: steps * batch_size * workers].view(steps, batch_size, workers)[:, :, rank]
 
 
-def own_samples(
-    labels: Tensor, *, rank: int, workers: int, train_size: int, partition: str, seed: int
-) -> Tensor | None:
-    """The samples of a worker in all epochs; None for iid, which shuffles over all workers."""
-    _check_rank(rank, workers)
-    if partition == "iid":
-        return None
-    subset = kept(len(labels), train_size)
-    return subset[partitions.shards(labels[subset], workers, partition, seed)[rank]]
-
-
 def own_order(own: Tensor, rank: int, batch_size: int, seed: int, epoch: int) -> Tensor:
     """A worker's own samples in this epoch's order, one row for each whole batch."""
     order = own[torch.randperm(len(own), generator=_generator(seed, epoch, rank))]
     steps = len(own) // batch_size
     return order[: steps * batch_size].view(steps, batch_size)
-
-
-def train_rows(
-    available: int,
-    epoch: int,
-    *,
-    rank: int,
-    workers: int,
-    batch_size: int,
-    train_size: int,
-    seed: int,
-    own: Tensor | None = None,
-) -> Tensor:
-    """The samples of each of a worker's batches in an epoch."""
-    if own is not None:
-        return own_order(own, rank, batch_size, seed, epoch)
-    return shard(epoch_order(available, train_size, seed, epoch), rank, workers, batch_size)
 
 
 def train_batches(

@@ -5,21 +5,28 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from cluster.spec.experiment import Experiment
-from workloads.data.batches import Batch, draw_augmentation, own_samples, train_batches, train_rows
+from workloads.data.batches import (
+    Batch,
+    draw_augmentation,
+    epoch_order,
+    kept,
+    own_order,
+    shard,
+    train_batches,
+)
+from workloads.data.partition import shards
 from workloads.data.samples import Samples
 
 
 class Shard:
     def __init__(self, spec: Experiment, rank: int, data: Samples) -> None:
         self.spec, self.rank, self.data = spec, rank, data
-        self.own = own_samples(
-            data.train_labels,
-            rank=rank,
-            workers=spec.workers,
-            train_size=spec.train_size,
-            partition=spec.partition,
-            seed=spec.seed,
-        )
+        self.own: Tensor | None = None
+        """The worker's samples in all epochs; None for iid, which shuffles over all workers."""
+        if spec.partition != "iid":
+            subset = kept(len(data.train_labels), spec.train_size)
+            labels = data.train_labels[subset]
+            self.own = subset[shards(labels, spec.workers, spec.partition, spec.seed)[rank]]
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch, one for each step."""
@@ -31,23 +38,17 @@ class Shard:
     def rows(self, epoch: int) -> Tensor:
         """The samples of each batch; with --shuffle fixed every epoch has the first one's order."""
         spec = self.spec
-        return train_rows(
-            len(self.data.train_labels),
-            1 if spec.shuffle == "fixed" else epoch,
-            rank=self.rank,
-            workers=spec.workers,
-            batch_size=spec.batch_size,
-            train_size=spec.train_size,
-            seed=spec.seed,
-            own=self.own,
-        )
+        epoch = 1 if spec.shuffle == "fixed" else epoch
+        if self.own is not None:
+            return own_order(self.own, self.rank, spec.batch_size, spec.seed, epoch)
+        order = epoch_order(len(self.data.train_labels), spec.train_size, spec.seed, epoch)
+        return shard(order, self.rank, spec.workers, spec.batch_size)
 
     def label_counts(self) -> list[int] | None:
         """How often each label occurs in the first epoch; None without labels."""
         if self.spec.dataset == "none":
             return None
         labels = self.data.train_labels[self.rows(1).flatten()].long()
-        counts: list[int] = labels.bincount(
-            minlength=int(self.data.train_labels.max()) + 1
-        ).tolist()
+        classes = int(self.data.train_labels.max()) + 1
+        counts: list[int] = labels.bincount(minlength=classes).tolist()
         return counts

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from workloads.device import Device
 
-class Cuda:
+
+class Cuda(Device):
     """Times are measured with CUDA events, not with the host's clock."""
 
     def __init__(self) -> None:
