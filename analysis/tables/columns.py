@@ -1,6 +1,5 @@
 """The columns of the tables of runs: which key of summary.json each holds, and its type."""
 
-from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -60,7 +59,6 @@ COLUMNS = {
 """Column -> its key in summary.json (docs/run-folder.md)."""
 
 
-@dataclass(frozen=True)
 class ShardLabel(Document):
     """How often a label occurs on a worker."""
 

@@ -129,7 +129,7 @@ def _tabulate(summary: Summary) -> _Read:
         row[name] = _option(summary.spec, name) if is_option else find(summary, key)
     parts = {name: find(summary, key) or [] for name, (key, _) in PARTS.items()}
     parts["shards"] = [
-        ShardLabel(rank, label, count)
+        ShardLabel(rank=rank, label=label, count=count)
         for rank, counts in enumerate(parts["shards"])
         for label, count in enumerate(counts)
     ]

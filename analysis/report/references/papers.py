@@ -14,7 +14,6 @@ from cluster.spec.documents.codec import Document, DocumentError, Options
 FOLDER = Path(__file__).resolve().parents[2] / "published"
 
 
-@dataclass(frozen=True, kw_only=True)
 class PaperColumn(Document):
     heading: str
     ours: str
@@ -27,7 +26,6 @@ class PaperColumn(Document):
     """In percent of the first row: derived from another column."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PaperRow(Document):
     label: str
     match: Options
@@ -39,7 +37,6 @@ class PaperRow(Document):
     """The column of our runs, where it is not its column's."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PaperTable(Document):
     title: str
     columns: list[PaperColumn]
@@ -55,7 +52,6 @@ class PaperTable(Document):
     """The paper's rows are side by side."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Paper(Document):
     title: str
     authors: str

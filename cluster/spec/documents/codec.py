@@ -16,7 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from reprlib import repr as short
-from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 SCHEMA = 2
 """Version of all documents. A key may be added to it; a renamed key makes the next version."""
@@ -60,11 +71,18 @@ Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A document, or a part of one. Keys of a later version are kept and written again."""
+    """A document, or a part of one: subclasses are frozen dataclasses whose fields are its keys.
+
+    Keys of a later version are kept and written again.
+    """
 
     unknown_keys: Json = field(default_factory=dict, init=False, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def to_json(self) -> Json:
         return cast(Json, to_json(self))

@@ -1,11 +1,10 @@
 """environment.json: what a run was made with."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cluster.spec.documents.codec import SCHEMA, Count, Document, Options
 
 
-@dataclass(frozen=True, kw_only=True)
 class Environment(Document):
     """environment.json: the machine, the software and the command."""
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 from cluster.spec.documents import schema1
@@ -22,11 +22,20 @@ def _now() -> float:
     return round(time.time(), 4)
 
 
-@dataclass(frozen=True, kw_only=True)
+KINDS: dict[str, type["Event"]] = {}
+"""The classes below, by the word under the key `event`."""
+
+
 class Event(Document):
     """What all events have."""
 
     kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        super().__init_subclass__()
+        cls.kind = kind
+        if kind:
+            KINDS[kind] = cls
 
     t: float = field(default_factory=_now)
     """Unix time, seconds."""
@@ -38,11 +47,8 @@ class Event(Document):
         return json.dumps(self.to_json(), separators=(",", ":")) + "\n"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hello(Event):
+class Hello(Event, kind="hello"):
     """The node is up, and has made its model."""
-
-    kind: ClassVar[str] = "hello"
 
     schema: int = SCHEMA
     """Version of the document."""
@@ -72,11 +78,8 @@ class Hello(Event):
     """How often each label occurs in this worker's shard; null without labels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankOrder(Event):
+class RankOrder(Event, kind="rank_order"):
     """The launcher gave the workers ranks of its own (Horovod)."""
-
-    kind: ClassVar[str] = "rank_order"
 
     order: list[Count]
     """This run's ranks in the order of the launcher's."""
@@ -95,7 +98,6 @@ class ConnectionBytes(NamedTuple):
     """Payload received."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Boundary(Event):
     """The node's own cumulative counters at a phase boundary."""
 
@@ -109,11 +111,8 @@ class Boundary(Event):
     """Every open TCP connection; null on an old kernel."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase(Boundary):
+class Phase(Boundary, kind="phase"):
     """A phase begins here, and the one before ends."""
-
-    kind: ClassVar[str] = "phase"
 
     phase: str
     """`setup`, `train`, `evaluate` or `finish`."""
@@ -121,28 +120,19 @@ class Phase(Boundary):
     """Epoch, from 1; null outside of epochs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Idle(Boundary):
+class Idle(Boundary, kind="idle"):
     """Begin and end of a pause in which nothing is exchanged: what is sent is control traffic."""
-
-    kind: ClassVar[str] = "idle"
 
     began: bool
     """Whether the pause begins here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class End(Boundary):
+class End(Boundary, kind="end"):
     """The node's last reading, with all connections closed."""
 
-    kind: ClassVar[str] = "end"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Step(Event):
+class Step(Event, kind="step"):
     """A training step has ended."""
-
-    kind: ClassVar[str] = "step"
 
     epoch: Count = 0
     """Epoch, from 1."""
@@ -162,11 +152,8 @@ class Step(Event):
     """Seconds of it for the exchange that computation does not hide; null where unknown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Epoch(Event):
+class Epoch(Event, kind="epoch"):
     """An epoch has been evaluated: the score of the average of all workers' models."""
-
-    kind: ClassVar[str] = "epoch"
 
     epoch: Count
     """Epoch, from 1."""
@@ -178,11 +165,8 @@ class Epoch(Event):
     """Root mean square distance of the workers' models from their average, over its norm."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result(Event):
+class Result(Event, kind="result"):
     """The final score."""
-
-    kind: ClassVar[str] = "result"
 
     accuracy: float | None = None
     """Accuracy of the average of all workers' models, 0 to 1."""
@@ -200,30 +184,18 @@ class Result(Event):
     """Exchanges that this worker has taken part in."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure(Event):
+class Failure(Event, kind="error"):
     """The node gave up."""
-
-    kind: ClassVar[str] = "error"
 
     message: str
     """Why, in one line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notice(Event):
+class Notice(Event, kind="notice"):
     """A line for the person who waits, from a launcher's own node."""
-
-    kind: ClassVar[str] = "notice"
 
     text: str
     """The line."""
-
-
-KINDS: dict[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (Hello, RankOrder, Phase, Idle, End, Step, Epoch, Result, Failure, Notice)
-}
 
 
 def parse_event(line: str | bytes) -> Event:

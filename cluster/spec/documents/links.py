@@ -1,11 +1,8 @@
 """links.json: shaped links, as verified before training and as they fared in the run."""
 
-from dataclasses import dataclass
-
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document
 
 
-@dataclass(frozen=True, kw_only=True)
 class LinkStatistics(Document):
     """Packets that a shaped link dropped, and how often it had to hold one back."""
 
@@ -24,7 +21,6 @@ class LinkStatistics(Document):
 COUNTS = ("sent_drops", "sent_overlimits", "received_drops", "received_overlimits")
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasuredLink(LinkStatistics):
     """A shaped link: target, rates measured before training, statistics of the run."""
 
@@ -46,7 +42,6 @@ class MeasuredLink(LinkStatistics):
     """What the link lets through at once before it throttles."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LinkAnswer(Document):
     """What the process that sets up a link tells the host."""
 
@@ -54,7 +49,6 @@ class LinkAnswer(Document):
     complaint: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Links(Document):
     """links.json: where links are shaped."""
 

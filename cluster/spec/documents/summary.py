@@ -5,13 +5,12 @@ interfaces count, headers included, unless a key says payload: bytes without 66 
 packet.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Integer, Options, Share
 from cluster.spec.documents.links import MeasuredLink
 
 
-@dataclass(frozen=True, kw_only=True)
 class CurvePoint(Document):
     """The score after one epoch, and what it took until then."""
 
@@ -29,7 +28,6 @@ class CurvePoint(Document):
     """Distance of the workers' models from their average, as in the event `epoch`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Traffic(Document):
     """Bytes of all nodes that exchange, in one phase."""
 
@@ -39,7 +37,6 @@ class Traffic(Document):
     """Bytes received: the same traffic counted at the other end."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class NodeTraffic(Document):
     """Bytes of one node. Auxiliary services are listed, but not part of any sum."""
 
@@ -59,7 +56,6 @@ class NodeTraffic(Document):
     """Bytes received in all phases."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Bytes(Document):
     """Bytes by phase and by node, from the workers' own counters."""
 
@@ -77,7 +73,6 @@ class Bytes(Document):
     """Every node's bytes."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PerStep(Document):
     """Payload that a worker sends in a training step, measured and predicted."""
 
@@ -99,7 +94,6 @@ class PerStep(Document):
     """The same for the busiest node."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ControlTraffic(Document):
     """What a launcher sends to coordinate its workers (Horovod), mean over nodes."""
 
@@ -111,7 +105,6 @@ class ControlTraffic(Document):
     """Payload a second."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairTraffic(Document):
     """Payload of training from one node to another."""
 
@@ -129,7 +122,6 @@ class PairTraffic(Document):
     """Payload that the message schedule predicts."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class InterfaceTraffic(Document):
     """What interfaces counted of the traffic in the matrix."""
 
@@ -143,7 +135,6 @@ class InterfaceTraffic(Document):
     """Headers of all nodes: 66 bytes a packet."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrafficMatrix(Document):
     """Bytes from node i to node j in training, from every TCP connection's own counters."""
 
@@ -157,7 +148,6 @@ class TrafficMatrix(Document):
     """The same traffic as the interfaces count it."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CounterBytes(Document):
     """Bytes sent by all nodes in training, by independent counters."""
 
@@ -173,7 +163,6 @@ class CounterBytes(Document):
     """Workers that share a host's interfaces, booked equal parts; null where each has its own."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class NodeSeconds(Document):
     """Medians over one node's steps without the first; null for a server."""
 
@@ -195,7 +184,6 @@ class NodeSeconds(Document):
     """Rank of the node that it waits for most."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Seconds(Document):
     """Durations; medians are over all workers' steps without the first, which warms up."""
 
@@ -215,7 +203,6 @@ class Seconds(Document):
     """Every node's medians."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearningRate(Document):
     """What the learning rate was, and why."""
 
@@ -229,7 +216,6 @@ class LearningRate(Document):
     """Steps in which it rises to that."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Shards(Document):
     """Labels of the workers' shards."""
 
@@ -239,7 +225,6 @@ class Shards(Document):
     """Mean total variation distance of the workers' labels from all labels: 0 equal, 1 disjoint."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EpochCourse(Document):
     """One epoch of training that all workers completed: means over workers."""
 
@@ -259,7 +244,6 @@ class EpochCourse(Document):
     """Mean training accuracy, 0 to 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Training(Document):
     """With what rate, on what shards, and how each epoch went."""
 
@@ -273,7 +257,6 @@ class Training(Document):
     """Every completed epoch."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class GpuUse(Document):
     """One GPU in its node's training; null is what the driver does not tell."""
 
@@ -297,7 +280,6 @@ class GpuUse(Document):
     """Whether PCIe bytes are estimated from rates, since the driver does not count them."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Summary(Document):
     """summary.json: one run."""
 
