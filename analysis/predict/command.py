@@ -38,49 +38,20 @@ def _parser() -> Parser:
         epilog="examples: python -m analysis.predict --workers 1024 --link 10gbit"
         " --model-bytes 1.4G\n          python -m analysis.predict fit runs --output fitted.json",
     )
-    parser.add_argument(
-        "--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}"
-    )
-    parser.add_argument(
-        "--link",
-        type=argument(_any_link),
-        required=True,
-        metavar="RATE[/DELAY]",
-        help="of every node, such as 10gbit or 1gbit/0.1ms",
-    )
-    parser.add_argument(
-        "--model-bytes",
-        type=argument(parse_size),
-        required=True,
-        metavar="M",
-        help="k, M, G are powers of 1000",
-    )
-    parser.add_argument(
-        "--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)"
-    )
-    parser.add_argument(
-        "--passes", type=int, default=1, metavar="P", help="where there are passes (default: 1)"
-    )
-    parser.add_argument(
-        "--local-steps",
-        type=int,
-        metavar="H",
-        help="of strategies that train locally between exchanges (default: the strategy's own)",
-    )
-    parser.add_argument(
-        "--compute",
-        type=argument(parse_time),
-        default=0.0,
-        metavar="TIME",
-        help="computing time of a step, such as 50ms (default: 0)",
-    )
-    parser.add_argument(
-        "--fit",
-        type=Path,
-        default=SHIPPED,
-        metavar="FILE",
-        help="a fitted model (default: the one that comes with gradwire)",
-    )
+    add = parser.add_argument
+    add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")
+    link = "of every node, such as 10gbit or 1gbit/0.1ms"
+    add("--link", type=argument(_any_link), required=True, metavar="RATE[/DELAY]", help=link)
+    size = "k, M, G are powers of 1000"
+    add("--model-bytes", type=argument(parse_size), required=True, metavar="M", help=size)
+    add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")
+    add("--passes", type=int, default=1, metavar="P", help="where there are passes (default: 1)")
+    local = "of strategies that train locally between exchanges (default: the strategy's own)"
+    add("--local-steps", type=int, metavar="H", help=local)
+    compute = "computing time of a step, such as 50ms (default: 0)"
+    add("--compute", type=argument(parse_time), default=0.0, metavar="TIME", help=compute)
+    fit = "a fitted model (default: the one that comes with gradwire)"
+    add("--fit", type=Path, default=SHIPPED, metavar="FILE", help=fit)
     return parser
 
 

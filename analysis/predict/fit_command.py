@@ -22,24 +22,12 @@ def _parser() -> Parser:
         description="Fit the cost model to measured runs, best with --model synthetic:... on links"
         " of several rates.",
     )
-    parser.add_argument(
-        "runs", nargs="*", type=Path, metavar="RUNS", help="run folders (default: runs)"
-    )
-    parser.add_argument(
-        "--held-out",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="RUNS",
-        help="run folders to test the fit on (default: each number of workers in turn)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("fitted.json"),
-        metavar="FILE",
-        help="(default: fitted.json)",
-    )
+    add = parser.add_argument
+    add("runs", nargs="*", type=Path, metavar="RUNS", help="run folders (default: runs)")
+    others = "run folders to test the fit on (default: each number of workers in turn)"
+    add("--held-out", nargs="+", type=Path, default=[], metavar="RUNS", help=others)
+    output = Path("fitted.json")
+    add("--output", type=Path, default=output, metavar="FILE", help=f"(default: {output})")
     return parser
 
 

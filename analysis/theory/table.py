@@ -34,43 +34,20 @@ def _parser() -> argparse.ArgumentParser:
         "          python -m analysis.theory --workers 6 --model-bytes 87M --link 1gbit"
         " --bottleneck 0:100mbit",
     )
-    parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
-    parser.add_argument(
-        "--model-bytes",
-        type=argument(parse_size),
-        required=True,
-        metavar="M",
-        help="k, M, G are powers of 1000",
-    )
-    parser.add_argument(
-        "--passes", type=_passes, metavar="P[,P]", help="for pairwise (default: 1 to N-1)"
-    )
-    parser.add_argument("--schedule", default="ring", help="for pairwise (default: ring)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random schedule (default: 0)")
-    parser.add_argument(
-        "--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)"
-    )
-    parser.add_argument(
-        "--compress", choices=COMPRESSIONS, default="none", help="halves what is sent"
-    )
-    parser.add_argument(
-        "--buffer-bytes",
-        type=argument(parse_size),
-        default=0,
-        metavar="B",
-        help="of batch-norm statistics",
-    )
-    parser.add_argument(
-        "--buffers", choices=BUFFERS, help="what happens to them (default: the strategy's own)"
-    )
-    parser.add_argument("--link", type=argument(parse_link), help="of every node, such as 100mbit")
-    parser.add_argument(
-        "--bottleneck",
-        type=argument(parse_links),
-        default={},
-        metavar="RANK:LINK[,...]",
-        help="of some nodes",
-    )
+    add = parser.add_argument
+    add("--workers", type=int, required=True, metavar="N", help="1 to 1024")
+    size, powers = argument(parse_size), "k, M, G are powers of 1000"
+    add("--model-bytes", type=size, required=True, metavar="M", help=powers)
+    add("--passes", type=_passes, metavar="P[,P]", help="for pairwise (default: 1 to N-1)")
+    add("--schedule", default="ring", help="for pairwise (default: ring)")
+    add("--seed", type=int, default=0, help="of the random schedule (default: 0)")
+    add("--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)")
+    add("--compress", choices=COMPRESSIONS, default="none", help="halves what is sent")
+    add("--buffer-bytes", type=size, default=0, metavar="B", help="of batch-norm statistics")
+    add("--buffers", choices=BUFFERS, help="what happens to them (default: the strategy's own)")
+    add("--link", type=argument(parse_link), help="of every node, such as 100mbit")
+    slow = argument(parse_links)
+    add("--bottleneck", type=slow, default={}, metavar="RANK:LINK[,...]", help="of some nodes")
     return parser
 
 
