@@ -13,17 +13,7 @@ from statistics import median
 import numpy as np
 from scipy.optimize import nnls
 
-from analysis.predict.cost_model import (
-    TIME_TERMS,
-    Constants,
-    byte_features,
-    exchange_parts,
-    fitted_as,
-    last_bucket,
-    predicted_sent_bytes,
-    saved_s,
-    time_features,
-)
+from analysis.predict import cost_model
 from analysis.predict.fitted import RANGES, Errors, Fitted
 from analysis.predict.observations import Observation
 
@@ -35,7 +25,7 @@ LEAST_ERROR = 0.002
 """Relative: below it, errors have equal weight."""
 
 
-def fit(observations: Sequence[Observation]) -> dict[str, Constants]:
+def fit(observations: Sequence[Observation]) -> dict[str, cost_model.Constants]:
     """Constants of every strategy that has enough runs, and none to share with."""
     by_strategy: dict[str, list[Observation]] = {}
     for observation in observations:
@@ -43,14 +33,14 @@ def fit(observations: Sequence[Observation]) -> dict[str, Constants]:
     return {
         strategy: _fit(runs)
         for strategy, runs in by_strategy.items()
-        if len(runs) >= FEWEST_RUNS and fitted_as(strategy) == strategy
+        if len(runs) >= FEWEST_RUNS and cost_model.fitted_as(strategy) == strategy
     }
 
 
-def _fit(runs: Sequence[Observation]) -> Constants:
-    framing = [run.sent_bytes - predicted_sent_bytes(run.cluster) for run in runs]
-    features = [byte_features(run.cluster) for run in runs]
-    return Constants(
+def _fit(runs: Sequence[Observation]) -> cost_model.Constants:
+    framing = [run.sent_bytes - cost_model.predicted_sent_bytes(run.cluster) for run in runs]
+    features = [cost_model.byte_features(run.cluster) for run in runs]
+    return cost_model.Constants(
         time=_fit_time(runs),
         bytes=_least_errors(features, framing, [run.sent_bytes for run in runs]),
         runs=len(runs),
@@ -58,11 +48,11 @@ def _fit(runs: Sequence[Observation]) -> Constants:
 
 
 def _fit_time(runs: Sequence[Observation]) -> tuple[float, ...]:
-    features = [time_features(run.cluster) for run in runs]
-    saved = [saved_s(run.cluster) for run in runs]
+    features = [cost_model.time_features(run.cluster) for run in runs]
+    saved = [cost_model.saved_s(run.cluster) for run in runs]
     measured = [_exchange_s(run) for run in runs]
     on_links = [path > 0 for _, path, _, _ in features]
-    found: tuple[float, ...] = (0.0,) * len(TIME_TERMS)
+    found: tuple[float, ...] = (0.0,) * len(cost_model.TIME_TERMS)
     for _ in range(MOST_TURNS):
         one_sided = [
             [steps, path, 0.0, fill] if links else [steps, 0.0, worked, 0.0]
@@ -74,7 +64,8 @@ def _fit_time(runs: Sequence[Observation]) -> tuple[float, ...]:
         ]
         found = _least_errors(one_sided, whole, [run.step_s for run in runs])
         parts = [
-            exchange_parts(found, each, free) for each, free in zip(features, saved, strict=True)
+            cost_model.exchange_parts(found, each, free)
+            for each, free in zip(features, saved, strict=True)
         ]
         now = [each["links"] >= each["nodes"] and each["links"] > 0 for each in parts]
         if now == on_links:
@@ -85,7 +76,7 @@ def _fit_time(runs: Sequence[Observation]) -> tuple[float, ...]:
 
 def _exchange_s(run: Observation) -> float:
     """The time of an exchange that makes such a step."""
-    last = last_bucket(run.cluster)
+    last = cost_model.last_bucket(run.cluster)
     exchange = max(run.step_s - run.cluster.compute_s, 0.0) * run.cluster.local_steps / last
     return exchange if exchange * (1 - last) <= run.cluster.compute_s else run.step_s
 

@@ -5,6 +5,7 @@ from math import isnan
 
 import pandas as pd
 
+from analysis.report import figures
 from analysis.report.accuracy.curves import (
     Point,
     curve,
@@ -14,18 +15,6 @@ from analysis.report.accuracy.curves import (
     usual_target,
 )
 from analysis.report.context import Report
-from analysis.report.figures import (
-    Scale,
-    bar_chart,
-    bytes_scale,
-    colour,
-    faint,
-    hover,
-    legend_height,
-    line_looks,
-    numbered,
-    share_scale,
-)
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
 from analysis.tables.chance_level import is_chance_level
 from analysis.tables.configurations import Configuration, mean
@@ -53,7 +42,7 @@ def section(report: Report) -> Section | None:
             body.append(Heading(task))
         counted = [(config, points) for config, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
-            body.append(_chart(numbered("accuracy-against-bytes", place), counted))
+            body.append(_chart(figures.numbered("accuracy-against-bytes", place), counted))
         if report.target is None and all(
             _at_chance_level(report, config) for config in configurations
         ):
@@ -80,21 +69,21 @@ Drawn = Sequence[tuple[Configuration, list[Point]]]
 
 
 def _chart(name: str, drawn: Drawn) -> Chart:
-    looks = line_looks([config for config, _ in drawn])
+    looks = figures.line_looks([config for config, _ in drawn])
     sent = [point.sent_bytes for _, points in drawn for point in points if point.sent_bytes > 0]
-    x = bytes_scale(SENT, sent)
-    y = share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
+    x = figures.bytes_scale(SENT, sent)
+    y = figures.share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
     traces = _frontier(drawn, x, y)
     for config, points in drawn:
         if len(config.numbers) > 1:
             traces.append(_band(config, points, x, y))
         traces.append(looks[config.label] | _line(config, points, sent, x, y))
-    height = 430 + legend_height(len(drawn))
+    height = 430 + figures.legend_height(len(drawn))
     layout = {"height": height, "xaxis": x.axis, "yaxis": y.axis}
     return Chart(name, "Accuracy against bytes sent in training", traces, layout)
 
 
-def _frontier(drawn: Drawn, x: Scale, y: Scale) -> list[Trace]:
+def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
     """Empty where one configuration beats all others."""
     ends = [(points[-1].sent_bytes, points[-1].accuracy) for _, points in drawn]
     ends = [end for end in ends if end[0] > 0]
@@ -113,14 +102,16 @@ def _frontier(drawn: Drawn, x: Scale, y: Scale) -> list[Trace]:
     ]
 
 
-def _band(configuration: Configuration, points: list[Point], x: Scale, y: Scale) -> Trace:
+def _band(
+    configuration: Configuration, points: list[Point], x: figures.Scale, y: figures.Scale
+) -> Trace:
     """A polygon: forth along the most accurate seeds, back along the least accurate."""
     there, back = points, points[::-1]
     return {
         "x": x(p.sent_bytes for p in [*there, *back]),
         "y": y([*(p.high for p in there), *(p.low for p in back)]),
         "fill": "toself",
-        "fillcolor": faint(configuration.strategy),
+        "fillcolor": figures.faint(configuration.strategy),
         "line": {"width": 0},
         "mode": "lines",
         "hoverinfo": "skip",
@@ -133,8 +124,8 @@ def _line(
     configuration: Configuration,
     points: list[Point],
     sent: list[float],
-    x: Scale,
-    y: Scale,
+    x: figures.Scale,
+    y: figures.Scale,
 ) -> Trace:
     """A configuration that sent nothing is a level line at its final accuracy."""
     silent = points[-1].sent_bytes == 0 and bool(sent)
@@ -148,14 +139,16 @@ def _line(
     seeds = len(configuration.numbers)
     more = f"<br>mean of {seeds} runs" if seeds > 1 else ""
     others = len(points) - 1
-    dots = {"line": {"color": colour(configuration.strategy), "dash": "dot"}} if silent else {}
+    dots = (
+        {"line": {"color": figures.colour(configuration.strategy), "dash": "dot"}} if silent else {}
+    )
     return dots | {
         "x": x([min(sent), max(sent)] if silent else [p.sent_bytes for p in points]),
         "y": y(p.accuracy for p in points),
         "mode": "lines" if silent else "lines+markers",
         "marker": {"size": [6] * others + [10], "symbol": ["circle"] * others + ["diamond"]},
         "customdata": tips,
-        "hovertemplate": hover("<b>{}</b><br>%{customdata}" + more, configuration.label),
+        "hovertemplate": figures.hover("<b>{}</b><br>%{customdata}" + more, configuration.label),
     }
 
 
@@ -216,7 +209,7 @@ def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
     there = [row for row in rows if row["sent_bytes"]]
     if len(there) < 2:
         return []
-    scale = bytes_scale(SENT, [row["sent_bytes"] for row in there])
+    scale = figures.bytes_scale(SENT, [row["sent_bytes"] for row in there])
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
     title = f"Bytes sent until {target_text(target)} accuracy"
-    return [bar_chart(name, title, there, "sent_bytes", scale, bytes_text)]
+    return [figures.bar_chart(name, title, there, "sent_bytes", scale, bytes_text)]

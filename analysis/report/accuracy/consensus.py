@@ -2,15 +2,8 @@
 
 import pandas as pd
 
+from analysis.report import figures
 from analysis.report.context import Report
-from analysis.report.figures import (
-    axis,
-    hover,
-    legend_height,
-    line_looks,
-    rounded,
-    whole_axis,
-)
 from analysis.report.page import Chart, Section, Trace
 
 EXACT = 1e-6
@@ -34,21 +27,23 @@ def section(report: Report) -> Section | None:
     if not series:
         return None
     shown = [config for config in report.configurations if config.label in series]
-    looks = line_looks(shown)
+    looks = figures.line_looks(shown)
     traces: list[Trace] = [
         {
             "x": [int(epoch) for epoch in series[config.label].index],
-            "y": rounded(float(value) for value in series[config.label]),
+            "y": figures.rounded(float(value) for value in series[config.label]),
             "mode": "lines+markers",
             **looks[config.label],
-            "hovertemplate": hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", config.label),
+            "hovertemplate": figures.hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", config.label),
         }
         for config in shown
     ]
     layout = {
-        "height": 340 + legend_height(len(shown)),
-        "xaxis": whole_axis("epoch", max(int(points.index.max()) for points in series.values())),
-        "yaxis": axis("consensus distance", rangemode="tozero"),
+        "height": 340 + figures.legend_height(len(shown)),
+        "xaxis": figures.whole_axis(
+            "epoch", max(int(points.index.max()) for points in series.values())
+        ),
+        "yaxis": figures.axis("consensus distance", rangemode="tozero"),
         "showlegend": True,
     }
     rows = [

@@ -12,31 +12,9 @@ from analysis.predict.cost_model import Cluster
 from analysis.predict.crossovers import worker_counts
 from analysis.predict.fitted import Fitted
 from analysis.predict.observations import Observation, observe_all
+from analysis.report import figures, page
 from analysis.report.context import Report
-from analysis.report.figures import (
-    axis,
-    colour,
-    hover,
-    log_seconds_axis,
-    points,
-    reference_line,
-    rounded,
-)
 from analysis.report.overview.answers import measured_steps
-from analysis.report.page import (
-    Block,
-    Bullets,
-    Chart,
-    Choice,
-    Column,
-    Details,
-    Heading,
-    Row,
-    Section,
-    Table,
-    Trace,
-    texts,
-)
 from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
@@ -50,27 +28,27 @@ ORDERED_BY = 64
 """Workers: rows are ordered by the step with so many."""
 QUICKEST = 3
 MOST_MODELS = 4
-OUTSIDE = Column("outside the fitted range", "outside", style="word")
+OUTSIDE = page.Column("outside the fitted range", "outside", style="word")
 COLUMNS = [
-    Column("strategy", "strategy", style="left"),
-    *(Column(f"{n} workers", f"step_{n}_s", seconds_text) for n in TABLE_WORKERS),
-    Column(f"busiest node, {MOST} workers", "busiest_bytes", bytes_text),
+    page.Column("strategy", "strategy", style="left"),
+    *(page.Column(f"{n} workers", f"step_{n}_s", seconds_text) for n in TABLE_WORKERS),
+    page.Column(f"busiest node, {MOST} workers", "busiest_bytes", bytes_text),
     OUTSIDE,
 ]
 CROSSOVERS = [
-    Column("from", "at", "{:g}".format),
-    Column("faster", "faster", style="word"),
-    Column("slower", "slower", style="word"),
+    page.Column("from", "at", "{:g}".format),
+    page.Column("faster", "faster", style="word"),
+    page.Column("slower", "slower", style="word"),
     OUTSIDE,
 ]
 CHECKED = [
-    Column("run", "run", style="left"),
-    Column("strategy", "strategy", style="word"),
-    Column("workers", "workers"),
-    Column("link (Mbit/s)", "rate_mbit", "{:g}".format),
-    Column("measured step", "measured_s", seconds_text),
-    Column("predicted step", "predicted_s", seconds_text),
-    Column("error", "error", percents(1, signed=True)),
+    page.Column("run", "run", style="left"),
+    page.Column("strategy", "strategy", style="word"),
+    page.Column("workers", "workers"),
+    page.Column("link (Mbit/s)", "rate_mbit", "{:g}".format),
+    page.Column("measured step", "measured_s", seconds_text),
+    page.Column("predicted step", "predicted_s", seconds_text),
+    page.Column("error", "error", percents(1, signed=True)),
     OUTSIDE,
 ]
 NOTE = (
@@ -84,14 +62,14 @@ NOTE = (
 )
 
 
-def section(report: Report) -> Section | None:
+def section(report: Report) -> page.Section | None:
     model = fitted.load()
     sizes = _sizes(report.runs)
     if not sizes:
         return None
-    charts: dict[str, Chart] = {}
-    rows: list[Row] = []
-    folds: list[Block] = []
+    charts: dict[str, page.Chart] = {}
+    rows: list[page.Row] = []
+    folds: list[page.Block] = []
     for name, size in sizes.items():
         for rate in RATES_MBIT:
             where = f"{name} ({bytes_text(size)}), {rate:,} Mbit/s links"
@@ -102,24 +80,27 @@ def section(report: Report) -> Section | None:
             folds.append(_fold(model, where, found, known[0]))
     title = "Predicted time of a step's exchange, by workers"
     body = [
-        *texts(_accuracy_of(model)),
-        Bullets(list(_findings(report, model, sizes))),
-        Choice("predicted-exchange", title, "model and links", charts),
+        *page.texts(_accuracy_of(model)),
+        page.Bullets(list(_findings(report, model, sizes))),
+        page.Choice("predicted-exchange", title, "model and links", charts),
         *folds,
     ]
     tables = {"prediction": pd.DataFrame(rows)}
     crossings = [row for name, size in sizes.items() for row in _crossovers(model, name, size)]
     if crossings:
-        body += [Heading("Crossovers"), *_crossover_tables(crossings)]
+        body += [page.Heading("Crossovers"), *_crossover_tables(crossings)]
         tables["crossovers"] = pd.DataFrame(crossings)
     folders = [report.runs.folders[number] for number in report.runs.completed.index]
     observations = [run for run in observe_all(folders) if run.cluster.rate_mbit]
     checked = _checked(model, observations)
     if checked:
-        body += [Heading("Predicted and measured steps of these runs"), *texts(_errors(checked))]
-        body += [_checked_chart(checked), Table(checked, CHECKED)]
+        body += [
+            page.Heading("Predicted and measured steps of these runs"),
+            *page.texts(_errors(checked)),
+        ]
+        body += [_checked_chart(checked), page.Table(checked, CHECKED)]
         tables["predicted_runs"] = pd.DataFrame(checked)
-    return Section("prediction", "Prediction for other clusters", body, NOTE, tables)
+    return page.Section("prediction", "Prediction for other clusters", body, NOTE, tables)
 
 
 def _findings(
@@ -159,7 +140,7 @@ def _sizes(runs: Runs) -> dict[str, int]:
     return dict(list(sizes.items())[:MOST_MODELS])
 
 
-def _crossovers(model: Fitted, name: str, size: int) -> list[Row]:
+def _crossovers(model: Fitted, name: str, size: int) -> list[page.Row]:
     known = [
         cluster
         for cluster in clusters(size, RATES_MBIT[0], WORKERS)
@@ -182,19 +163,19 @@ def _crossovers(model: Fitted, name: str, size: int) -> list[Row]:
     ]
 
 
-def _crossover_tables(rows: list[Row]) -> list[Block]:
-    grouped: dict[str, list[Row]] = {}
+def _crossover_tables(rows: list[page.Row]) -> list[page.Block]:
+    grouped: dict[str, list[page.Row]] = {}
     for row in rows:
         grouped.setdefault(row["where"], []).append(row)
     return [
-        Details(f"{where} ({len(members)})", [Table(members, CROSSOVERS)])
+        page.Details(f"{where} ({len(members)})", [page.Table(members, CROSSOVERS)])
         for where, members in grouped.items()
     ]
 
 
-def _chart(model: Fitted, known: Sequence[Cluster]) -> Chart:
+def _chart(model: Fitted, known: Sequence[Cluster]) -> page.Chart:
     counts = worker_counts(MOST)
-    traces: list[Trace] = []
+    traces: list[page.Trace] = []
     every: list[float] = []
     for cluster in known:
         times = [model.forecast(dataclasses.replace(cluster, workers=n)).step_s for n in counts]
@@ -202,29 +183,31 @@ def _chart(model: Fitted, known: Sequence[Cluster]) -> Chart:
         traces.append(
             {
                 "x": counts,
-                "y": rounded(times, 4),
+                "y": figures.rounded(times, 4),
                 "customdata": [seconds_text(time) for time in times],
                 "mode": "lines",
                 "name": cluster.strategy,
                 "legendgroup": cluster.strategy,
-                "line": {"color": colour(cluster.strategy)},
-                "hovertemplate": hover(
+                "line": {"color": figures.colour(cluster.strategy)},
+                "hovertemplate": figures.hover(
                     "<b>{}</b><br>%{x} workers: %{customdata}", cluster.strategy
                 ),
             }
         )
     layout = {
         "height": 440,
-        "xaxis": axis("workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS]),
-        "yaxis": log_seconds_axis("predicted exchange of a step", every),
+        "xaxis": figures.axis(
+            "workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS]
+        ),
+        "yaxis": figures.log_seconds_axis("predicted exchange of a step", every),
     }
-    return Chart("", "", traces, layout)
+    return page.Chart("", "", traces, layout)
 
 
-def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[Row]:
+def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[page.Row]:
     rows = []
     for cluster in known:
-        row: Row = {"where": where, "strategy": cluster.strategy}
+        row: page.Row = {"where": where, "strategy": cluster.strategy}
         for n in TABLE_WORKERS:
             found = model.forecast(dataclasses.replace(cluster, workers=n))
             row[f"step_{n}_s"] = float(f"{found.step_s:.5g}")
@@ -235,7 +218,7 @@ def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[Row]:
     return sorted(rows, key=lambda row: float(row[f"step_{ORDERED_BY}_s"]))
 
 
-def _fold(model: Fitted, where: str, rows: list[Row], cluster: Cluster) -> Details:
+def _fold(model: Fitted, where: str, rows: list[page.Row], cluster: Cluster) -> page.Details:
     """A table below a line that names the fastest strategies."""
     first = ", ".join(
         f"{row['strategy']} {seconds_text(row[f'step_{ORDERED_BY}_s'])}" for row in rows[:QUICKEST]
@@ -243,11 +226,11 @@ def _fold(model: Fitted, where: str, rows: list[Row], cluster: Cluster) -> Detai
     outside = model.outside(dataclasses.replace(cluster, workers=ORDERED_BY))
     far = " (orders of magnitude)" if "far " in outside else ""
     summary = f"{where}: fastest with {ORDERED_BY} workers {first}{far}"
-    return Details(summary, [Table(rows, COLUMNS)])
+    return page.Details(summary, [page.Table(rows, COLUMNS)])
 
 
-def _checked(model: Fitted, observations: Sequence[Observation]) -> list[Row]:
-    rows: list[Row] = []
+def _checked(model: Fitted, observations: Sequence[Observation]) -> list[page.Row]:
+    rows: list[page.Row] = []
     for run in observations:
         if model.knows(run.cluster.strategy):
             predicted = model.forecast(run.cluster).step_s
@@ -266,7 +249,7 @@ def _checked(model: Fitted, observations: Sequence[Observation]) -> list[Row]:
     return rows
 
 
-def _errors(rows: list[Row]) -> str:
+def _errors(rows: list[page.Row]) -> str:
     """Runs far outside the fitted range are counted separately."""
     found = [f"{len(rows)} runs on throttled links, none of which the model was fitted to."]
     far = [row for row in rows if "far" in (row["outside"] or "")]
@@ -281,14 +264,14 @@ def _errors(rows: list[Row]) -> str:
     return " ".join(found)
 
 
-def _checked_chart(rows: list[Row]) -> Chart:
+def _checked_chart(rows: list[page.Row]) -> page.Chart:
     every = [row[key] for row in rows for key in ("measured_s", "predicted_s")]
     ends = [min(every), max(every)]
-    traces = [reference_line(ends, ends, "predicted = measured")]
-    traces += points(
+    traces = [figures.reference_line(ends, ends, "predicted = measured")]
+    traces += figures.points(
         [row | {"label": row["run"]} for row in rows],
-        lambda members: rounded(row["measured_s"] for row in members),
-        lambda members: rounded(row["predicted_s"] for row in members),
+        lambda members: figures.rounded(row["measured_s"] for row in members),
+        lambda members: figures.rounded(row["predicted_s"] for row in members),
         lambda row: (
             f"measured {seconds_text(row['measured_s'])},"
             f" predicted {seconds_text(row['predicted_s'])}"
@@ -296,7 +279,7 @@ def _checked_chart(rows: list[Row]) -> Chart:
     )
     layout = {
         "height": 360,
-        "xaxis": log_seconds_axis("measured step", ends),
-        "yaxis": log_seconds_axis("predicted step", ends),
+        "xaxis": figures.log_seconds_axis("measured step", ends),
+        "yaxis": figures.log_seconds_axis("predicted step", ends),
     }
-    return Chart("predicted-and-measured", "Predicted and measured step", traces, layout)
+    return page.Chart("predicted-and-measured", "Predicted and measured step", traces, layout)

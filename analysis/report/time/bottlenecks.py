@@ -8,19 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from analysis.report import page
 from analysis.report.context import Report
-from analysis.report.page import (
-    Block,
-    Bullets,
-    Column,
-    Details,
-    Fragment,
-    Heading,
-    Row,
-    Section,
-    Table,
-    texts,
-)
 from analysis.report.time.bottleneck_cases import (
     Case,
     Comparison,
@@ -40,16 +29,16 @@ NOTE = (
     " rest of an exchange is transfer."
 )
 COLUMNS = [
-    Column("strategy", "label", style="word"),
-    Column("case", "case", style="word"),
-    Column("node", "node"),
-    Column("step", "step_s", seconds_text),
-    Column("slow-down", "slow_down", times),
-    Column("bound", "bound_s", seconds_text),
-    Column("computing", "compute_s", seconds_text),
-    Column("exchange", "exchange_s", seconds_text),
-    Column("waiting", "waiting_s", seconds_text),
-    Column("mostly for node", "waits_mostly_for"),
+    page.Column("strategy", "label", style="word"),
+    page.Column("case", "case", style="word"),
+    page.Column("node", "node"),
+    page.Column("step", "step_s", seconds_text),
+    page.Column("slow-down", "slow_down", times),
+    page.Column("bound", "bound_s", seconds_text),
+    page.Column("computing", "compute_s", seconds_text),
+    page.Column("exchange", "exchange_s", seconds_text),
+    page.Column("waiting", "waiting_s", seconds_text),
+    page.Column("mostly for node", "waits_mostly_for"),
 ]
 
 
@@ -73,28 +62,30 @@ class Panel:
     bounds: list[str]
 
 
-def section(report: Report) -> Section | None:
+def section(report: Report) -> page.Section | None:
     studies = find_studies(report.runs)
     if not studies:
         return None
     comparisons = [comparison for study in studies for comparison in study.comparisons]
     hottest = max(2.0, *(_ratio(node, c) for c in comparisons for node in _nodes(c)))
-    body: list[Block] = [Fragment("heat_scale.html", {"hottest": times(hottest)})]
+    body: list[page.Block] = [page.Fragment("heat_scale.html", {"hottest": times(hottest)})]
     several_sessions = len({study.session for study in studies}) > 1
     for study in studies:
         body += _study(study, hottest, several_sessions)
     tables = {"bottlenecks": as_table(studies)}
-    return Section("bottlenecks", "Bottlenecks and stragglers", body, NOTE, tables)
+    return page.Section("bottlenecks", "Bottlenecks and stragglers", body, NOTE, tables)
 
 
-def _study(study: Study, hottest: float, with_session: bool) -> list[Block]:
+def _study(study: Study, hottest: float, with_session: bool) -> list[page.Block]:
     panels = [_panel(comparison, hottest) for comparison in study.comparisons]
     return [
-        Heading(f"{study.title}, {study.session}" if with_session else study.title),
-        Fragment("heat_map.html", {"panels": panels}),
-        Bullets([(f"{panel.label}:", describe(panel)) for panel in study.comparisons]),
-        *texts(extremes(study)),
-        Details("All numbers, also in tables/bottlenecks.csv", [Table(_rows(study), COLUMNS)]),
+        page.Heading(f"{study.title}, {study.session}" if with_session else study.title),
+        page.Fragment("heat_map.html", {"panels": panels}),
+        page.Bullets([(f"{panel.label}:", describe(panel)) for panel in study.comparisons]),
+        *page.texts(extremes(study)),
+        page.Details(
+            "All numbers, also in tables/bottlenecks.csv", [page.Table(_rows(study), COLUMNS)]
+        ),
     ]
 
 
@@ -151,7 +142,7 @@ def _slow_down(case: Case) -> str:
     return times(*case.slow_downs) if case.slow_downs and case.slow_ranks else "-"
 
 
-def _rows(study: Study) -> Sequence[Row]:
+def _rows(study: Study) -> Sequence[page.Row]:
     return [
         {
             "strategy": comparison.strategy,

@@ -18,15 +18,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.report import figures
 from analysis.report.context import Report
-from analysis.report.figures import (
-    axis,
-    hover,
-    line_looks,
-    reference_line,
-    rounded,
-    whole_axis,
-)
 from analysis.report.page import Chart, Column, Row, Section, Table
 from analysis.tables.configurations import SAME, Configuration, mean, named
 from analysis.tables.load import Runs
@@ -263,28 +256,28 @@ def _chart(
     most = max(size.workers for series in found for size in series.sizes)
     fewest = sorted({series.sizes[0].workers for series in found})
     traces = [
-        reference_line(
+        figures.reference_line(
             [least, most],
             [1, most / least if name == "speed-up" else 1],
             "ideal" if len(fewest) == 1 else f"ideal from {least}",
         )
         for least in fewest
     ]
-    looks = line_looks(found)
+    looks = figures.line_looks(found)
     for series in found:
         known = [size for size in series.sizes if value(size) is not None]
         traces.append(
             {
                 "x": [size.workers for size in known],
-                "y": rounded(value(size) for size in known),
+                "y": figures.rounded(value(size) for size in known),
                 "mode": "lines+markers",
                 **looks[series.label],
-                "hovertemplate": hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
+                "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
             }
         )
     layout = {
         "height": 380,
-        "xaxis": whole_axis("workers", most),
-        "yaxis": axis(what, rangemode="tozero"),
+        "xaxis": figures.whole_axis("workers", most),
+        "yaxis": figures.axis(what, rangemode="tozero"),
     }
     return Chart(name, title, traces, layout)

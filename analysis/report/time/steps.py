@@ -2,17 +2,8 @@
 
 import pandas as pd
 
+from analysis.report import figures
 from analysis.report.context import Report
-from analysis.report.figures import (
-    GREY,
-    Scale,
-    bars_layout,
-    colour,
-    faint,
-    hover,
-    numbered,
-    seconds_scale,
-)
 from analysis.report.page import Block, Chart, Column, Details, Row, Section, Table, Trace
 from analysis.tables.configurations import mean
 from cluster.observe.units import percents, seconds_text
@@ -89,7 +80,7 @@ def _bound(row: Row) -> float:
 def _chart(place: int, model: str, rows: list[Row]) -> Chart:
     rows = rows[::-1]  # the first is drawn on top
     bounds = [row for row in rows if row["communication_bound_s"]]
-    x = seconds_scale("median step", [row["step_median_s"] for row in rows])
+    x = figures.seconds_scale("median step", [row["step_median_s"] for row in rows])
     traces = _bars(rows, x)
     if bounds:
         traces.append(
@@ -99,17 +90,21 @@ def _chart(place: int, model: str, rows: list[Row]) -> Chart:
                 "customdata": [seconds_text(_bound(row)) for row in bounds],
                 "mode": "markers",
                 "name": "computing and communication bound",
-                "marker": {"symbol": "line-ns", "size": 16, "line": {"width": 2, "color": GREY}},
-                "hovertemplate": hover("%{y}: lower bound %{customdata}"),
+                "marker": {
+                    "symbol": "line-ns",
+                    "size": 16,
+                    "line": {"width": 2, "color": figures.GREY},
+                },
+                "hovertemplate": figures.hover("%{y}: lower bound %{customdata}"),
             }
         )
-    layout = bars_layout([row["short"] for row in rows], x) | {"barmode": "stack"}
+    layout = figures.bars_layout([row["short"] for row in rows], x) | {"barmode": "stack"}
     parts = "computing (full colour), exposed communication (light), rest (pale)"
     title = f"Parts of a step of {model}: {parts}"
-    return Chart(numbered("step-split", place), title, traces, layout)
+    return Chart(figures.numbered("step-split", place), title, traces, layout)
 
 
-def _bars(rows: list[Row], x: Scale) -> list[Trace]:
+def _bars(rows: list[Row], x: figures.Scale) -> list[Trace]:
     traces = []
     for strategy in dict.fromkeys(row["strategy"] for row in rows):
         members = [row for row in rows if row["strategy"] == strategy]
@@ -126,8 +121,8 @@ def _bars(rows: list[Row], x: Scale) -> list[Trace]:
     return traces
 
 
-def _bar(strategy: str, key: str, part: str, rows: list[Row], x: Scale) -> Trace:
-    fill = faint(strategy, FAINT[part]) if part in FAINT else colour(strategy)
+def _bar(strategy: str, key: str, part: str, rows: list[Row], x: figures.Scale) -> Trace:
+    fill = figures.faint(strategy, FAINT[part]) if part in FAINT else figures.colour(strategy)
     return {
         "type": "bar",
         "orientation": "h",
@@ -140,5 +135,5 @@ def _bar(strategy: str, key: str, part: str, rows: list[Row], x: Scale) -> Trace
             "color": fill,
             "pattern": {"shape": "/", "size": 6} if part == UNSPLIT else {},
         },
-        "hovertemplate": hover("%{y}<br>{}: %{customdata}", part),
+        "hovertemplate": figures.hover("%{y}<br>{}: %{customdata}", part),
     }

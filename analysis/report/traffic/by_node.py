@@ -2,20 +2,9 @@
 
 import pandas as pd
 
+from analysis.report import page
 from analysis.report.context import Report
 from analysis.report.figures import PALETTE, axis, bytes_scale, hover
-from analysis.report.page import (
-    Block,
-    Bullets,
-    Chart,
-    Choice,
-    Column,
-    Details,
-    Row,
-    Section,
-    Table,
-    texts,
-)
 from analysis.report.traffic import matrix
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
@@ -37,19 +26,19 @@ NOT_OVER_ETH0 = (
     " rendezvous and synchronisation (see the section on GPUs). This applies to"
 )
 COLUMNS = [
-    Column("configuration", "configuration", style="left"),
-    Column("busiest node", "node", style="word"),
-    Column("sent by it", "train_sent_bytes", bytes_text),
-    Column("received by it", "train_received_bytes", bytes_text),
-    Column("sent, mean of workers", "mean_bytes", bytes_text),
-    Column("busiest / mean", "ratio", "{:.2f}".format),
-    Column("sent by auxiliary services", "auxiliary_bytes", bytes_text),
-    Column("control traffic per worker", "control_bytes", bytes_text),
-    Column("control traffic per second", "control_rate", bytes_text),
+    page.Column("configuration", "configuration", style="left"),
+    page.Column("busiest node", "node", style="word"),
+    page.Column("sent by it", "train_sent_bytes", bytes_text),
+    page.Column("received by it", "train_received_bytes", bytes_text),
+    page.Column("sent, mean of workers", "mean_bytes", bytes_text),
+    page.Column("busiest / mean", "ratio", "{:.2f}".format),
+    page.Column("sent by auxiliary services", "auxiliary_bytes", bytes_text),
+    page.Column("control traffic per worker", "control_bytes", bytes_text),
+    page.Column("control traffic per second", "control_rate", bytes_text),
 ]
 
 
-def section(report: Report) -> Section | None:
+def section(report: Report) -> page.Section | None:
     runs = report.runs
     sent = [
         config for config in report.configurations if _nodes(runs, config)["train_sent_bytes"].sum()
@@ -60,44 +49,44 @@ def section(report: Report) -> Section | None:
     unseen = [config for config in sent if not crossed[config.numbers[0]]]
     shown = [config for config in sent if config not in unseen]
     names = "; ".join(config.label for config in unseen)
-    body: list[Block] = texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
+    body: list[page.Block] = page.texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
     tables = {}
     if shown:
         body += [*_by_node(report, shown), *_by_pair(runs, shown)]
         tables = {"nodes": _named(runs, runs.traffic)}
         if not runs.pairs.empty:
             tables["pairs"] = _named(runs, runs.pairs)
-    return Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
+    return page.Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
 
 
-def _by_node(report: Report, shown: list[Configuration]) -> list[Block]:
+def _by_node(report: Report, shown: list[Configuration]) -> list[page.Block]:
     bars = {config.label: _bars(_nodes(report.runs, config)) for config in shown}
     rows = [_busiest(report, config, _nodes(report.runs, config)) for config in shown]
     title = "Sent and received in training, by node"
-    return [Table(rows, COLUMNS), Choice("bytes-by-node", title, "run", bars)]
+    return [page.Table(rows, COLUMNS), page.Choice("bytes-by-node", title, "run", bars)]
 
 
-def _by_pair(runs: Runs, shown: list[Configuration]) -> list[Block]:
+def _by_pair(runs: Runs, shown: list[Configuration]) -> list[page.Block]:
     """Measured configurations come first, so that the figure opens with one of them."""
     pairs = [(config, matrix.measured(runs, config)) for config in shown]
     known = [(config, found) for config, found in pairs if found is not None]
-    drawn: dict[str, Chart] = {}
+    drawn: dict[str, page.Chart] = {}
     for config, found in sorted(pairs, key=lambda pair: pair[1] is None):
         chart = matrix.chart(config, found)
         if chart is not None:
             drawn[config.label + (" (theory only)" if known and found is None else "")] = chart
-    body: list[Block] = []
+    body: list[page.Block] = []
     if known:
         rows = [matrix.table_row(config, found) for config, found in known]
         summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"
-        body.append(Bullets(matrix.findings([found for _, found in known])))
-        body.append(Details(summary, [Table(rows, matrix.COLUMNS)]))
+        body.append(page.Bullets(matrix.findings([found for _, found in known])))
+        body.append(page.Details(summary, [page.Table(rows, matrix.COLUMNS)]))
     if drawn:
         if len(known) < len(shown):
-            body += texts(_unmeasured(len(shown) - len(known), len(shown)))
+            body += page.texts(_unmeasured(len(shown) - len(known), len(shown)))
         sources = "theory and measured" if known else "from theory"
         title = f"Traffic matrix: payload of a round, {sources}"
-        body.append(Choice("traffic-matrix", title, "run", drawn))
+        body.append(page.Choice("traffic-matrix", title, "run", drawn))
     return body
 
 
@@ -121,7 +110,7 @@ def _nodes(runs: Runs, configuration: Configuration) -> pd.DataFrame:
     return traffic[traffic["number"] == configuration.numbers[0]]
 
 
-def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) -> Row:
+def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) -> page.Row:
     exchanging = nodes[nodes["rank"].notna()]
     busy = exchanging[["train_sent_bytes", "train_received_bytes"]].max(axis=1)
     top = exchanging.iloc[int(busy.astype(float).to_numpy().argmax())]
@@ -143,7 +132,7 @@ def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) 
     }
 
 
-def _bars(nodes: pd.DataFrame) -> Chart:
+def _bars(nodes: pd.DataFrame) -> page.Chart:
     names = [str(name) for name in nodes["node"]]
     values = {way: [int(v) for v in nodes[f"train_{way}_bytes"]] for way in ("sent", "received")}
     y = bytes_scale(
@@ -167,4 +156,4 @@ def _bars(nodes: pd.DataFrame) -> Chart:
         "yaxis": y.axis,
         "barmode": "group",
     }
-    return Chart("", "", traces, layout)
+    return page.Chart("", "", traces, layout)
