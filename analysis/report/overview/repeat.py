@@ -18,10 +18,7 @@ from cluster.spec.strategies import STRATEGIES, own_defaults
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
 """Options that other options' defaults depend on."""
 ALWAYS = ("strategy", "workers", "engine", "passes", "schedule")
-COLUMNS = [
-    Column("run", "label", style="left"),
-    Column("command", "command", style="code"),
-]
+COLUMNS = [Column("run", "label", style="left"), Column("command", "command", style="code")]
 NOTE = (
     "The same spec and seed give the same accuracy. With Docker, a run's folder also holds its"
     " compose.yml."

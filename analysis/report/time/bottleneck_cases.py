@@ -114,9 +114,7 @@ def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
         title=", ".join(given),
         comparisons=tuple(
             Comparison(
-                strategy=str(rows.iloc[0]["strategy"]),
-                label=name,
-                cases=_cases(rows, nodes),
+                strategy=str(rows.iloc[0]["strategy"]), label=name, cases=_cases(rows, nodes)
             )
             for rows, name in zip(comparisons, names, strict=True)
         ),

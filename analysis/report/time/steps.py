@@ -131,9 +131,6 @@ def _bar(strategy: str, key: str, part: str, rows: list[Row], x: figures.Scale) 
         "customdata": [seconds_text(row[key]) for row in rows],
         "name": part,
         "legendgroup": strategy,
-        "marker": {
-            "color": fill,
-            "pattern": {"shape": "/", "size": 6} if part == UNSPLIT else {},
-        },
+        "marker": {"color": fill, "pattern": {"shape": "/", "size": 6} if part == UNSPLIT else {}},
         "hovertemplate": figures.hover("%{y}<br>{}: %{customdata}", part),
     }
