@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,13 @@ import pandas as pd
 from analysis.tables.columns import OPTIONS
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
+from cluster.spec.catalogue import DATASETS
 
 SAME = (
     *("strategy", "workers", "passes", "schedule", "engine", "dataset"),
     *(option for option in OPTIONS if option != "seed"),
 )
+STANDARD_ERRORS = 2
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class Configuration:
     """Its runs, by number."""
     row: pd.Series[Any]
     """The first of them: all options but the seed are those of the others."""
+
+    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """What a frame of Runs holds of its runs."""
+        return frame[frame["number"].isin(self.numbers)]
 
     @property
     def task(self) -> str:
@@ -85,5 +92,20 @@ def named(
 
 def mean(runs: Runs, configuration: Configuration, column: str) -> float | None:
     """Over its runs, of those that know it."""
-    values = runs.table.loc[list(configuration.numbers), column].dropna()
-    return None if values.empty else float(values.astype(float).mean())
+    return mean_of(runs.table.loc[list(configuration.numbers), column])
+
+
+def mean_of(values: pd.Series[Any]) -> float | None:
+    known = values.dropna().astype(float)
+    return None if known.empty else float(known.mean())
+
+
+def is_chance_level(run: pd.Series[Any], accuracy: float) -> bool:
+    """Whether guessing could reach this accuracy, within two standard errors of the test set."""
+    facts = DATASETS.get(str(run["dataset"]))
+    if facts is None or not facts.classes:
+        return False
+    test_size = run["test_size"]
+    samples = facts.test_size if pd.isna(test_size) else int(test_size)
+    share = 1 / facts.classes
+    return accuracy <= share + STANDARD_ERRORS * math.sqrt(share * (1 - share) / samples)

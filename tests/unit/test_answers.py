@@ -15,7 +15,7 @@ from analysis.report.figures import share_scale
 from analysis.report.overview import overview
 from analysis.report.overview.answers import answers, measured_steps, training_flags
 from analysis.report.overview.trust import AGREES, compared
-from analysis.tables.chance_level import is_chance_level
+from analysis.tables.configurations import is_chance_level
 from analysis.tables.labels import in_common, labels, scored_on
 from analysis.tables.load import Runs, load_runs
 from cluster.spec.run_folder import find_runs

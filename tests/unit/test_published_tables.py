@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.report.references.papers import PaperTable, Preset, papers
+from analysis.report.references.papers import PaperColumn, PaperTable, Preset, papers
 from analysis.report.references.published_tables import Compared, agrees, beside, verdict
 
 COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
@@ -107,7 +107,7 @@ def test_a_share_of_the_first_row_is_ours_own() -> None:
     ]
     found = beside(runs(*rows), {})[0]
     assert found.paper.preset == "vgg-parts"
-    assert [column.of_first for column in found.columns] == [False, True]
+    assert [each.column.of_first for each in found.columns] == [False, True]
     assert found.columns[1].ours == (100.0, None, None, 25.0)
 
 
@@ -132,7 +132,8 @@ def test_the_session_with_most_rows_is_taken() -> None:
 
 def compared(published: list[float], ours: list[float | None]) -> Compared:
     labels = tuple("abcd"[: len(published)])
-    return Compared("time", "s", 3, labels, tuple(published), tuple(ours))
+    column = PaperColumn(heading="time", ours="time", unit="s", digits=3)
+    return Compared(column, labels, tuple(published), tuple(ours))
 
 
 def test_equal_order_and_ratios_agree() -> None:

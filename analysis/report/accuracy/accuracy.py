@@ -16,8 +16,7 @@ from analysis.report.accuracy.curves import (
 )
 from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
-from analysis.tables.chance_level import is_chance_level
-from analysis.tables.configurations import Configuration, mean
+from analysis.tables.configurations import Configuration, is_chance_level, mean
 from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 

@@ -20,8 +20,7 @@ def section(report: Report) -> Section | None:
     curves = report.runs.curves.dropna(subset=["consensus_distance"])
     series = {}
     for configuration in report.configurations:
-        mine = curves[curves["number"].isin(configuration.numbers)]
-        points = mine.groupby("epoch")["consensus_distance"].mean()
+        points = configuration.rows(curves).groupby("epoch")["consensus_distance"].mean()
         if len(points) and points.max() > EXACT:
             series[configuration.label] = points
     if not series:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.tables.configurations import Configuration
+from analysis.tables.configurations import Configuration, mean_of
 from analysis.tables.load import Runs
 
 
@@ -37,10 +37,13 @@ def target_text(target: float) -> str:
     return f"{100 * target:.4g} %"
 
 
+def _scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
+    return configuration.rows(runs.curves).dropna(subset=["accuracy"])
+
+
 def curve(runs: Runs, configuration: Configuration) -> list[Point]:
     """The epochs that all of its runs have."""
-    mine = runs.curves[runs.curves["number"].isin(configuration.numbers)]
-    points = mine.dropna(subset=["accuracy"])
+    points = _scored(runs, configuration)
     found = []
     for epoch, members in points.groupby("epoch", sort=True):
         if len(members) == points["number"].nunique():
@@ -63,31 +66,20 @@ def frontier(ends: Sequence[tuple[float, float]]) -> list[int]:
 
 def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
     """At the first epoch whose accuracy is the target or more."""
-    first = []
-    for number in configuration.numbers:
-        points = runs.curves[runs.curves["number"] == number].dropna(subset=["accuracy"])
-        there = points[points["accuracy"] >= target]
-        if not there.empty:
-            first.append(there.iloc[0])
-    if not first:
-        return Reached(0, len(configuration.numbers))
-    table = pd.DataFrame(first)
-    means = {
-        name: None if (known := table[name].dropna()).empty else float(known.astype(float).mean())
-        for name in ("epoch", "sent_bytes", "seconds")
-    }
-    epochs, sent_bytes, seconds = means.values()
-    return Reached(len(first), len(configuration.numbers), epochs, sent_bytes, seconds)
+    points = _scored(runs, configuration)
+    first = points[points["accuracy"] >= target].groupby("number").head(1)
+    means = (mean_of(first[name]) for name in ("epoch", "sent_bytes", "seconds"))
+    return Reached(len(first), len(configuration.numbers), *means)
 
 
 def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float | None:
     """The highest whole percent that half of the configurations reach in all of their runs."""
-    bests = []
-    for configuration in configurations:
-        mine = runs.curves[runs.curves["number"].isin(configuration.numbers)]
-        points = mine.dropna(subset=["accuracy"])
-        if not points.empty:
-            bests.append(float(points.groupby("number")["accuracy"].max().min()))
+    scored = [_scored(runs, configuration) for configuration in configurations]
+    bests = [
+        float(points.groupby("number")["accuracy"].max().min())
+        for points in scored
+        if not points.empty
+    ]
     if not bests:
         return None
     bests.sort(reverse=True)

@@ -14,8 +14,7 @@ from analysis.predict.fitted import load
 from analysis.report.accuracy.curves import reached, target_text, usual_target
 from analysis.report.context import Report
 from analysis.report.overview.trust import AGREES, compared, is_measured
-from analysis.tables.chance_level import is_chance_level
-from analysis.tables.configurations import Configuration, named
+from analysis.tables.configurations import Configuration, is_chance_level, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
@@ -182,7 +181,7 @@ def _grouped(
 
 def _burst(runs: Runs, configuration: Configuration) -> str:
     """A token bucket lets its burst through before it throttles."""
-    bursts = runs.links[runs.links["number"].isin(configuration.numbers)]["burst_bytes"].dropna()
+    bursts = configuration.rows(runs.links)["burst_bytes"].dropna()
     size = float(configuration.row["model_bytes"])
     if bursts.empty or bursts.max() <= BURST * size:
         return ""

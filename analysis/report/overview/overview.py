@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
 from analysis.report.page import Block, Bullets, Column, Row, Section, Table, Text
-from analysis.tables.chance_level import is_chance_level
+from analysis.tables.configurations import is_chance_level
 from analysis.tables.labels import in_common, scored_on
 from cluster.observe.units import bytes_text, percents, seconds_text
 from cluster.spec.records import HEADER_BYTES

@@ -5,21 +5,14 @@ workers down and batch sizes across. Several seeds are averaged. The newest sess
 sheet's tables is taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis.report.page import Block, Column, Heading, Row, Table, Text, texts
-from analysis.report.references.papers import (
-    NO_PRESET,
-    Paper,
-    PaperColumn,
-    PaperTable,
-    Preset,
-    fits,
-    papers,
-)
+from analysis.report.references import papers
+from analysis.report.references.papers import Paper, PaperTable, Preset
 
 SMALL = (
     "Our runs are of the preset's quick variant: a small network on MNIST instead of ResNet-18 on"
@@ -47,11 +40,13 @@ class Sheet:
 def filled_sheets(runs: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Sheet]:
     """`runs`: completed ones, with every column the sheets name (see with_epochs)."""
     found: dict[str, Sheet] = {}
-    for paper in (paper for paper in papers() if paper.form):
+    for paper in (paper for paper in papers.papers() if paper.form):
         for session, of_session in runs.groupby("session", sort=True):
-            preset = presets.get(str(session), NO_PRESET)
+            preset = presets.get(str(session), papers.NO_PRESET)
             made_for_it = preset.name == paper.preset
-            fitting = [made_for_it or fits(run, paper.given) for _, run in of_session.iterrows()]
+            fitting = [
+                made_for_it or papers.fits(run, paper.given) for _, run in of_session.iterrows()
+            ]
             mine = with_speed_up(of_session[fitting])
             if mine["batch_size"].nunique() < 2:
                 continue
@@ -91,50 +86,31 @@ def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def fill(form: PaperTable, runs: pd.DataFrame) -> Filled:
+    """Rows without a value are left out."""
     if form.rows:
-        return _with_own_rows(form, runs)
-    return _by_workers(form, runs[[fits(run, form.match) for _, run in runs.iterrows()]])
-
-
-def _with_own_rows(form: PaperTable, runs: pd.DataFrame) -> Filled:
+        columns = [(column.heading, column, None) for column in form.columns]
+        parts = [(row.label, papers.matching(runs, row.match)) for row in form.rows]
+    else:
+        runs = papers.matching(runs, form.match)
+        columns = [
+            (f"batch size {size}: {column.heading}", column, size)
+            for size in sorted(runs["batch_size"].dropna().unique())
+            for column in form.columns
+        ]
+        parts = [
+            (f"{workers} worker{'s' if workers != 1 else ''}", part)
+            for workers, part in runs.groupby("workers")
+        ]
     rows = []
-    for row in form.rows:
-        mine = runs[[fits(run, row.match) for _, run in runs.iterrows()]]
-        rows.append((row.label, tuple(_mean(mine, column) for column in form.columns)))
-    return _filled(form, [column.heading for column in form.columns], form.columns, rows)
-
-
-def _by_workers(form: PaperTable, runs: pd.DataFrame) -> Filled:
-    pairs = [
-        (int(size), column)
-        for size in sorted(runs["batch_size"].dropna().unique())
-        for column in form.columns
-    ]
-    rows = [
-        (
-            f"{workers} worker{'s' if workers != 1 else ''}",
-            tuple(_mean(mine[mine["batch_size"] == size], column) for size, column in pairs),
+    for label, part in parts:
+        values = tuple(
+            column.mean(part if size is None else part[part["batch_size"] == size])
+            for _, column, size in columns
         )
-        for workers, mine in ((int(str(n)), part) for n, part in runs.groupby("workers"))
-    ]
-    heads = [f"batch size {size}: {column.heading}" for size, column in pairs]
-    return _filled(form, heads, [column for _, column in pairs], rows)
-
-
-def _filled(
-    form: PaperTable,
-    heads: Sequence[str],
-    columns: Sequence[PaperColumn],
-    rows: Sequence[tuple[str, tuple[float | None, ...]]],
-) -> Filled:
-    digits = tuple(column.digits for column in columns)
-    known = [row for row in rows if any(value is not None for value in row[1])]
-    return Filled(form.title, tuple(heads), digits, tuple(known))
-
-
-def _mean(runs: pd.DataFrame, column: PaperColumn) -> float | None:
-    values = runs[column.ours].dropna().astype(float)
-    return None if values.empty else float(values.mean()) * column.scale
+        if any(value is not None for value in values):
+            rows.append((label, values))
+    heads = tuple(heading for heading, _, _ in columns)
+    return Filled(form.title, heads, tuple(column.digits for _, column, _ in columns), tuple(rows))
 
 
 def sheet_blocks(sheet: Sheet) -> list[Block]:

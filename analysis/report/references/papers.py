@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.tables.configurations import mean_of
 from cluster.spec.documents.codec import Document, DocumentError, Options
 
 FOLDER = Path(__file__).resolve().parents[2] / "published"
@@ -24,6 +25,11 @@ class PaperColumn(Document):
     """Of ours, to the paper's unit."""
     of_first: bool = False
     """In percent of the first row: derived from another column."""
+
+    def mean(self, runs: pd.DataFrame, ours: str | None = None) -> float | None:
+        """Of our runs, in the paper's unit; `ours`: of another column of theirs."""
+        mean = mean_of(runs[ours or self.ours])
+        return None if mean is None else mean * self.scale
 
 
 class PaperRow(Document):
@@ -83,6 +89,10 @@ def papers() -> list[Paper]:
         except DocumentError as error:
             raise DocumentError(f"{path.name}: {error}") from None
     return found
+
+
+def matching(runs: pd.DataFrame, wanted: Options) -> pd.DataFrame:
+    return runs[[fits(run, wanted) for _, run in runs.iterrows()]]
 
 
 def fits(run: pd.Series[Any], wanted: Options) -> bool:

@@ -13,6 +13,7 @@ from analysis.report.references.lab_forms import filled_sheets, sheet_blocks, wi
 from analysis.report.references.papers import Preset
 from analysis.report.references.published_tables import Beside, agrees, beside, verdict
 from analysis.report.traffic.bandwidth import exchange
+from analysis.tables.configurations import mean_of
 from analysis.tables.labels import in_common
 from cluster.observe.units import bytes_text
 from cluster.spec.run_folder import RunFolder
@@ -45,9 +46,9 @@ TRUE_BYTES = [
 def section(report: Report) -> Section | None:
     runs = _with_derived(report)
     presets = _presets(report)
-    compared = beside(runs, presets)
+    tables = beside(runs, presets)
     sheets = filled_sheets(with_epochs(runs, report.runs.epochs), presets)
-    body = [block for found in compared for block in _blocks(found, runs)]
+    body = [block for found in tables for block in _blocks(found, runs)]
     body += [block for sheet in sheets for block in sheet_blocks(sheet)]
     if not body:
         return None
@@ -56,18 +57,18 @@ def section(report: Report) -> Section | None:
             "paper": found.paper.title,
             "table": found.table.title,
             "row": label,
-            "column": column.heading,
-            "unit": column.unit,
+            "column": compared.column.heading,
+            "unit": compared.column.unit,
             "published": theirs,
             "ours": mine,
             "session": found.session,
         }
-        for found in compared
-        for column in found.columns
-        for label, theirs, mine in zip(column.labels, column.published, column.ours, strict=True)
+        for found in tables
+        for compared in found.columns
+        for label, theirs, mine in compared.rows
     ]
-    tables = {"published": pd.DataFrame(rows)}
-    return Section("published", "Comparison with published tables", body, NOTE, tables)
+    title = "Comparison with published tables"
+    return Section("published", title, body, NOTE, {"published": pd.DataFrame(rows)})
 
 
 def _with_derived(report: Report) -> pd.DataFrame:
@@ -108,8 +109,8 @@ def _preset(folder: RunFolder) -> Preset | None:
 
 
 def _blocks(found: Beside, runs: pd.DataFrame) -> list[Block]:
-    verdicts = [verdict(column) for column in found.columns if not column.of_first]
-    differs = not all(agrees(column) for column in found.columns if len(column.both) > 1)
+    verdicts = [verdict(each) for each in found.columns if not each.column.of_first]
+    differs = not all(agrees(each) for each in found.columns if len(each.both) > 1)
     rows = _rows(found, runs)
     mine = runs.loc[[number for numbers in found.numbers for number in numbers]]
     command = f"./measure.sh --preset {found.paper.preset}"
@@ -129,14 +130,14 @@ def _text(found: Beside, place: int, kind: str) -> Callable[[float], str]:
     """Ours of a sum of counters is so much smaller that it needs another unit."""
     if kind == "ours" and found.table.activity and place == 0:
         return lambda value: bytes_text(1e12 * value)
-    digits = found.columns[place].digits
+    digits = found.columns[place].column.digits
     if kind == "published":  # all digits that were published
         return lambda value: max(f"{value:.{digits}f}", str(value), key=len)
     return f"{{:.{digits}f}}".format
 
 
 def _heading(found: Beside, place: int, kind: str) -> str:
-    column = found.columns[place]
+    column = found.columns[place].column
     own_unit = found.table.activity and place == 0 and kind == "ours"
     unit = f" ({column.unit})" if column.unit and not own_unit else ""
     return f"{column.heading}{unit}: {kind}"
@@ -207,12 +208,7 @@ def _add_true_bytes(found: Beside, runs: pd.DataFrame, rows: list[Row]) -> None:
     for row, numbers in zip(rows, found.numbers, strict=True):
         if numbers:
             mine = runs.loc[list(numbers)]
-            total = row["true_bytes"] = _mean(mine["total_sent_bytes"])
-            row["train_bytes"] = _mean(mine["train_sent_bytes"])
-            activity = _mean(mine["network_activity_sum"])
+            total = row["true_bytes"] = mean_of(mine["total_sent_bytes"])
+            row["train_bytes"] = mean_of(mine["train_sent_bytes"])
+            activity = mean_of(mine["network_activity_sum"])
             row["times"] = activity / total if total and activity is not None else None
-
-
-def _mean(values: pd.Series[float]) -> float | None:
-    known = values.dropna().astype(float)
-    return None if known.empty else float(known.mean())

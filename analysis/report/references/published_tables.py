@@ -12,16 +12,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from analysis.report.references.papers import (
-    NO_PRESET,
-    Paper,
-    PaperColumn,
-    PaperRow,
-    PaperTable,
-    Preset,
-    fits,
-    papers,
-)
+from analysis.report.references import papers
+from analysis.report.references.papers import Paper, PaperColumn, PaperTable, Preset
 from cluster.observe.units import percent_text
 
 QUICK = ("epochs", "train_size")
@@ -37,22 +29,18 @@ RATIO_AGREES = 1.25
 class Compared:
     """One column of one table: rows that have both values, in the order of the paper."""
 
-    heading: str
-    unit: str
-    digits: int
+    column: PaperColumn
     labels: tuple[str, ...]
     published: tuple[float, ...]
     ours: tuple[float | None, ...]
-    of_first: bool = False
-    """In percent of the first row: derived from another column."""
+
+    @property
+    def rows(self) -> list[tuple[str, float, float | None]]:
+        return list(zip(self.labels, self.published, self.ours, strict=True))
 
     @property
     def both(self) -> list[tuple[str, float, float]]:
-        return [
-            (label, theirs, mine)
-            for label, theirs, mine in zip(self.labels, self.published, self.ours, strict=True)
-            if mine is not None
-        ]
+        return [(label, theirs, mine) for label, theirs, mine in self.rows if mine is not None]
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
     """`table`: completed runs with every column the papers name; `presets`: by session."""
     found = [
         _best_session(paper, published, table, presets)
-        for paper in papers()
+        for paper in papers.papers()
         if not paper.form
         for published in paper.tables
     ]
@@ -85,7 +73,7 @@ def _best_session(
 ) -> Beside | None:
     best: Beside | None = None
     for session, runs in table.groupby("session", sort=True):
-        preset = presets.get(str(session), NO_PRESET)
+        preset = presets.get(str(session), papers.NO_PRESET)
         of_paper = preset.name.startswith(paper.preset)
         found = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
         if _rows(found) >= FEWEST_ROWS and (best is None or _rows(found) >= _rows(best)):
@@ -105,16 +93,13 @@ def _compare(
         wanted = {**paper.given, **row.match}
         if of_paper:
             wanted = {key: value for key, value in wanted.items() if key not in QUICK}
-        numbers.append(tuple(int(str(n)) for n, run in runs.iterrows() if fits(run, wanted)))
+        numbers.append(tuple(int(n) for n in papers.matching(runs, wanted).index))
     columns = tuple(
         Compared(
-            column.heading,
-            column.unit,
-            column.digits,
+            column,
             tuple(row.label for row in published.rows),
             tuple(row.values[place] for row in published.rows),
-            _ours(runs, published.rows, numbers, column),
-            column.of_first,
+            _ours(runs, published, numbers, column),
         )
         for place, column in enumerate(published.columns)
     )
@@ -124,13 +109,13 @@ def _compare(
 
 def _ours(
     runs: pd.DataFrame,
-    rows: Sequence[PaperRow],
+    published: PaperTable,
     numbers: Sequence[Sequence[int]],
     column: PaperColumn,
 ) -> tuple[float | None, ...]:
     found = [
-        _mean(runs, of_row, row.ours or column.ours, column.scale)
-        for row, of_row in zip(rows, numbers, strict=True)
+        column.mean(runs.loc[list(of_row)], row.ours)
+        for row, of_row in zip(published.rows, numbers, strict=True)
     ]
     if not column.of_first:
         return tuple(found)
@@ -138,22 +123,17 @@ def _ours(
     return tuple(100 * value / first if value is not None and first else None for value in found)
 
 
-def _mean(runs: pd.DataFrame, numbers: Sequence[int], name: str, scale: float) -> float | None:
-    values = runs.loc[list(numbers), name].dropna().astype(float)
-    return None if values.empty else float(values.mean()) * scale
-
-
-def verdict(column: Compared) -> str:
+def verdict(compared: Compared) -> str:
     """Whether the order and the ratios agree."""
-    both = column.both
+    both, heading = compared.both, compared.column.heading
     if len(both) < 2:
         rows = "only one row has" if both else "no row has"
-        return f"{column.heading}: {rows} both values: no comparison."
-    return f"{column.heading}: {_order(both)} {_ratios(both)}"
+        return f"{heading}: {rows} both values: no comparison."
+    return f"{heading}: {_order(both)} {_ratios(both)}"
 
 
-def agrees(column: Compared) -> bool:
-    both = column.both
+def agrees(compared: Compared) -> bool:
+    both = compared.both
     return not _swapped(both) and _furthest(both)[0] <= RATIO_AGREES
 
 

@@ -56,8 +56,7 @@ def section(report: Report) -> Section | None:
 
 def _epochs(report: Report, configuration: Configuration) -> pd.DataFrame:
     """By epoch, the mean of its seeds."""
-    epochs = report.runs.epochs
-    mine = epochs[epochs["number"].isin(configuration.numbers)]
+    mine = configuration.rows(report.runs.epochs)
     return mine.drop(columns="number").groupby("epoch").mean()
 
 

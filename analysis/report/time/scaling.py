@@ -21,7 +21,7 @@ import pandas as pd
 from analysis.report import figures
 from analysis.report.context import Report
 from analysis.report.page import Chart, Column, Row, Section, Table
-from analysis.tables.configurations import SAME, Configuration, mean, named
+from analysis.tables.configurations import SAME, Configuration, mean, mean_of, named
 from analysis.tables.load import Runs
 from cluster.observe.units import percents, seconds_text
 
@@ -182,13 +182,13 @@ def _sizes(runs: Runs, members: Members) -> tuple[Size, ...]:
 
 
 def _epoch_s(runs: Runs, run: Configuration) -> float | None:
-    later = runs.epochs[runs.epochs["number"].isin(run.numbers) & (runs.epochs["epoch"] > 1)]
-    seconds = later["seconds"].dropna()
-    if not seconds.empty:
-        return float(seconds.mean())
+    epochs = run.rows(runs.epochs)
+    later = mean_of(epochs[epochs["epoch"] > 1]["seconds"])
+    if later is not None:
+        return later
     train = mean(runs, run, "train_s")
-    epochs = 1 if pd.isna(run.row["epochs"]) else int(run.row["epochs"])
-    return train / epochs if train else None
+    count = 1 if pd.isna(run.row["epochs"]) else int(run.row["epochs"])
+    return train / count if train else None
 
 
 def _labels(series: Sequence[Members]) -> list[str]:
