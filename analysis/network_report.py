@@ -1,8 +1,8 @@
 """The report of all runs: tables in the terminal and as CSV, and one HTML page with all figures.
 
-python -m analysis.network_report                      reads runs/, writes report/
-python -m analysis.network_report runs/SESSION --output FOLDER --target 0.9 --open
-python -m analysis.network_report --watch              again whenever a run has progressed
+python3 -m analysis.network_report                      reads runs/, writes report/
+python3 -m analysis.network_report runs/SESSION --output FOLDER --target 0.9 --open
+python3 -m analysis.network_report --watch              again whenever a run has progressed
 """
 
 from cluster.spec import own_environment
@@ -81,7 +81,7 @@ def _share(text: str) -> float:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python -m analysis.network_report",
+        prog="python3 -m analysis.network_report",
         description="Report of all runs: tables here and as CSV, one HTML page with all figures.",
     )
     where = "runs, sessions or folders of sessions (default: runs)"

@@ -1,7 +1,7 @@
 """A run on the user's own hosts, by torchrun: write its folder, print the commands for every host.
 
 The hosts then need nothing of this machine: each worker writes its events on its own host, and
-`python -m analysis.summary` makes the summary when they have been copied together.
+`python3 -m analysis.summary` makes the summary when they have been copied together.
 """
 
 import shlex

@@ -72,5 +72,5 @@ def write_report(folder: Path) -> str:
     if answer.returncode == 0:
         return str(folder / "report.html")
     reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
-    again = f"python -m analysis.network_report {folder}"
+    again = f"python3 -m analysis.network_report {folder}"
     return f"could not be written: {reason}; to try again: {again}"

@@ -1,6 +1,6 @@
 """The documentation as data: its pages, the commands and paths in them, and the tree of modules.
 
-python -m tests.documentation        writes the tree of modules into docs/architecture.md, and the
+python3 -m tests.documentation        writes the tree of modules into docs/architecture.md, and the
                                      tables of docs/run-folder.md
 """
 

@@ -1,6 +1,6 @@
 """docs/run-folder.md: the keys of all documents, with type, unit and meaning, from their classes.
 
-python -m tests.documentation        rewrites the tables of the page
+python3 -m tests.documentation        rewrites the tables of the page
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m workloads.groups: who averages with whom, rounds to consensus, and bytes."""
+"""python3 -m workloads.groups: who averages with whom, rounds to consensus, and bytes."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ from cluster.spec.schedules import SCHEDULES, Partition, groups, period
 def _parser() -> Parser:
     about = "\n".join(f"  {name:<12}{text}" for name, text in SCHEDULE_CHOICES.items())
     parser = Parser(
-        prog="python -m workloads.groups",
+        prog="python3 -m workloads.groups",
         description="Show who averages with whom, how fast that reaches everybody, and at what "
         "cost.\nEvery round cuts the workers into groups of at most passes + 1; a group averages "
         "its\nmembers' models. Schedules:\n\n" + about,
         epilog="exact       after how many rounds every worker holds the mean of all\n"
         "residual    distance from that mean, root mean square, relative to the start\n"
         "M           bytes of one model; in a group of g each member sends 2(g-1)/g M\n\n"
-        "example: python -m workloads.groups --workers 6 --passes 2",
+        "example: python3 -m workloads.groups --workers 6 --passes 2",
     )
     parser.add_argument("--workers", type=int, required=True, metavar="N", help="1 to 1024")
     parser.add_argument(

@@ -122,7 +122,7 @@ def find_mistake(
         names = " ".join(filter(None, (str(experiment.dataset), weights_of(experiment.model))))
         return (
             f"{settings.data_folder} does not have all files of {names}: fetch them to this host"
-            f" with 'python -m workloads.data fetch {names}'"
+            f" with 'python3 -m workloads.data fetch {names}'"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""python -m analysis.predict"""
+"""python3 -m analysis.predict"""
 
 from cluster.spec import own_environment
 

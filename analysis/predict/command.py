@@ -1,8 +1,8 @@
-"""python -m analysis.predict: step time and bytes of any cluster, by a fitted cost model.
+"""python3 -m analysis.predict: step time and bytes of any cluster, by a fitted cost model.
 
-python -m analysis.predict --workers 1024 --link 10gbit --model-bytes 1.4G --strategy all
-python -m analysis.predict --workers 64 --link 100mbit --model-bytes 87k --compute 20ms
-python -m analysis.predict fit runs --output fitted.json       then --fit fitted.json
+python3 -m analysis.predict --workers 1024 --link 10gbit --model-bytes 1.4G --strategy all
+python3 -m analysis.predict --workers 64 --link 100mbit --model-bytes 87k --compute 20ms
+python3 -m analysis.predict fit runs --output fitted.json       then --fit fitted.json
 """
 
 import argparse
@@ -31,12 +31,12 @@ def _any_link(text: str) -> Link:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python -m analysis.predict",
+        prog="python3 -m analysis.predict",
         description="Step time, bytes and the busiest node of any cluster, by a cost model fitted"
-        " to\nmeasured runs (analysis/predict/cost_model.py). `python -m analysis.predict fit RUNS`"
-        " fits\nanother.",
-        epilog="examples: python -m analysis.predict --workers 1024 --link 10gbit"
-        " --model-bytes 1.4G\n          python -m analysis.predict fit runs --output fitted.json",
+        " to\nmeasured runs (analysis/predict/cost_model.py)."
+        " `python3 -m analysis.predict fit RUNS` fits\nanother.",
+        epilog="examples: python3 -m analysis.predict --workers 1024 --link 10gbit"
+        " --model-bytes 1.4G\n          python3 -m analysis.predict fit runs --output fitted.json",
     )
     add = parser.add_argument
     add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")

@@ -1,4 +1,4 @@
-"""python -m analysis.predict fit: fits the cost model to measured runs and prints its errors."""
+"""python3 -m analysis.predict fit: fits the cost model to measured runs and prints its errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ TO_MAKE_RUNS = (
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python -m analysis.predict fit",
+        prog="python3 -m analysis.predict fit",
         description="Fit the cost model to measured runs, best with --model synthetic:... on links"
         " of several rates.",
     )

@@ -1,6 +1,6 @@
 """A fitted cost model: kept in a file, for any cluster, with its ranges and errors.
 
-fitted.json is fitted to runs of bench/predict.py; `python -m analysis.predict fit` makes another.
+fitted.json is fitted to runs of bench/predict.py; `python3 -m analysis.predict fit` makes another.
 """
 
 import dataclasses

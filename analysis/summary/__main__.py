@@ -1,4 +1,4 @@
-"""python -m analysis.summary RUN_FOLDER"""
+"""python3 -m analysis.summary RUN_FOLDER"""
 
 from analysis.summary.command import main
 from cluster.spec.command_line import run

@@ -1,5 +1,4 @@
-"""python -m analysis.summary RUN_FOLDER: make the summary of a run that nobody watched, print its
-row.
+"""python3 -m analysis.summary RUN_FOLDER: the summary of a run on hosts without ./measure.sh.
 
 For a run on several hosts (docs/several-hosts.md), whose events have been copied to one folder.
 There is no collector, so only the workers' own counters are in it. Standard library only: any
@@ -26,7 +25,7 @@ class Unready(Exception):
 
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
-        prog="python -m analysis.summary",
+        prog="python3 -m analysis.summary",
         description="Write summary.json of a run whose events/ are complete, print its row.",
     )
     parser.add_argument("folder", metavar="RUN_FOLDER", type=Path)

@@ -1,6 +1,6 @@
 """Predicted bytes: what each rank sends and receives in a round, from the message schedule. Pure.
 
-    python -m analysis.theory --workers 6 --model-bytes 87M
+    python3 -m analysis.theory --workers 6 --model-bytes 87M
 
 Only payload is counted. Not predicted are packet headers, acknowledgements and the libraries'
 framing: about 144 bytes a message, 10 % and more with --bucket-mb 0 and many small layers.

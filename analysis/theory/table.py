@@ -1,4 +1,4 @@
-"""The table of predicted bytes: python -m analysis.theory --workers 6 --model-bytes 87M"""
+"""The table of predicted bytes: python3 -m analysis.theory --workers 6 --model-bytes 87M"""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ def _passes(text: str) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m analysis.theory",
+        prog="python3 -m analysis.theory",
         description="Predict the bytes each worker sends in a round, payload only, by strategy.",
         epilog="sent, received   by a worker in a round: mean over workers and rounds\n"
         "busiest          what the busiest node sends or receives; a server is a node too\n"
         "x M              sent, in units of the model's bytes\n"
         "at least         time of a round on such links: the busiest link's bytes, with headers\n\n"
-        "examples: python -m analysis.theory --workers 6 --model-bytes 87M\n"
-        "          python -m analysis.theory --workers 6 --model-bytes 87M --link 1gbit"
+        "examples: python3 -m analysis.theory --workers 6 --model-bytes 87M\n"
+        "          python3 -m analysis.theory --workers 6 --model-bytes 87M --link 1gbit"
         " --bottleneck 0:100mbit",
     )
     add = parser.add_argument

@@ -153,7 +153,7 @@ def _fields(kind: object) -> tuple[dataclasses.Field[object], ...]:
 
 
 def test_the_tree_in_the_architecture_page_is_the_tree() -> None:
-    """python -m tests.documentation writes it."""
+    """python3 -m tests.documentation writes it."""
     assert documentation.tree_in_page() == documentation.module_tree()
 
 

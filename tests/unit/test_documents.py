@@ -208,7 +208,7 @@ def parts(kind: Any) -> set[Any]:
 
 
 def test_the_page_has_every_document_as_its_class_is() -> None:
-    """To mend it: python -m tests.documentation"""
+    """To mend it: python3 -m tests.documentation"""
     page = PAGE.read_text()
     assert rewrite(page) == page
     for name in DOCUMENTS:

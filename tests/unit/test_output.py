@@ -16,7 +16,7 @@ def test_a_report_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     answer = output.write_report(tmp_path)
     assert "could not be written: " in answer
     assert f"no runs in {tmp_path}" in answer
-    assert f"python -m analysis.network_report {tmp_path}" in answer
+    assert f"python3 -m analysis.network_report {tmp_path}" in answer
     assert "\n" not in answer
 
 

@@ -1,4 +1,4 @@
-"""python -m analysis.predict: a table, what is outside of the fit, and mistakes in one line."""
+"""python3 -m analysis.predict: a table, what is outside of the fit, and mistakes in one line."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_host_without_the_folder_the_data_or_room_for_its_events_says_so(
     folder.spec.unlink()
     assert "is not on this host: copy the prepared folder" in str(mistake(folder))
     folder.spec.write_text(json.dumps(Experiment(workers=1, strategy="single").to_json()))
-    assert "python -m workloads.data fetch mnist" in str(mistake(folder))
+    assert "python3 -m workloads.data fetch mnist" in str(mistake(folder))
     folder.events(0).write_text("")
     assert "exists already: prepare a new folder" in str(mistake(folder))
 

@@ -1,4 +1,4 @@
-"""python -m workloads.data: see command.py."""
+"""python3 -m workloads.data: see command.py."""
 
 from cluster.spec import own_environment
 

@@ -1,4 +1,4 @@
-"""The command line of the data sets: python -m workloads.data fetch NAME ... | status"""
+"""The command line of the data sets: python3 -m workloads.data fetch NAME ... | status"""
 
 import argparse
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from workloads.data.prepare import FILES, encode_text
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python -m workloads.data",
+        prog="python3 -m workloads.data",
         formatter_class=argparse.HelpFormatter,
         description="Fetch and check the data sets and pretrained weights that gradwire uses.",
         epilog="The cache is $GRADWIRE_DATA_DIR, else $XDG_CACHE_HOME/gradwire, else "

@@ -58,7 +58,7 @@ NOTE = (
     " computing is excluded: add yours, except for ddp, which overlaps with it. A step of local-sgd"
     " is an eighth of its exchange (8 local steps). Pairwise (passes 1) and local-sgd average less"
     " per step than the others, so their shorter steps do not learn the same. For any other"
-    " cluster: python -m analysis.predict."
+    " cluster: python3 -m analysis.predict."
 )
 
 
