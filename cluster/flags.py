@@ -50,6 +50,38 @@ share a cluster. Progress and the table go to standard error.
 Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in what was asked, 130 interrupted.
 """
 
+OTHER_FLAGS = {
+    "cluster": {
+        "--spark-master URL": "run on an existing Spark cluster, with --launcher spark:"
+        " spark://HOST:7077, yarn, k8s://... or local-cluster[N,CORES,MB]; its workers need the"
+        " same Python, torch and Horovod as this machine",
+    },
+    "strategy": {
+        "--preset NAME": "a published or recommended set of runs (below); flags beside it go for"
+        " all of them",
+        "--quick": "the preset's quick variant, which ends within ten minutes on two cores",
+    },
+    "training": {
+        "--workload NAME": "a model, its data and how it is usually trained; flags beside it"
+        f" replace its options: {', '.join(WORKLOADS)}",
+        "--global-batch-size SAMPLES": "samples per step of all workers together, instead of"
+        " --batch-size: strong scaling",
+        "--repeat K": "repeat every run with K seeds: SEED, SEED+1, ... (default: 1)",
+        "--data-dir FOLDER": "folder that holds the data set's files (default: a cache, filled on"
+        " first use)",
+    },
+    "output": {
+        "--output FOLDER": "where run folders go (default: runs)",
+        "--prepare FOLDER": "train nothing: write the run's folder and print the commands for your"
+        " own hosts (torchrun)",
+        "--quiet": "no progress, only the table",
+        "--json": "print the summaries as a JSON array on standard output",
+        "--no-report": "write no report of the session: two seconds less",
+        "--doctor": "print what this machine can do and exit",
+    },
+}
+"""Flags that are no option of one run: group -> flag and its value's unit -> help."""
+
 
 def make_parser(with_help: bool = False) -> Parser:
     """Help is read from the source of Experiment, which only --help needs."""
@@ -69,8 +101,14 @@ def make_parser(with_help: bool = False) -> Parser:
         text = _help(field, docs[field.name]) if with_help else None
         unit = field.metadata["unit"]
         group.add_argument(_flag(field.name), metavar=unit, help=text, **_arity(field.name))
-    _add_sets_of_options(groups)
-    _add_output(groups["output"])
+    for group_name, flags in OTHER_FLAGS.items():
+        for form, text in flags.items():
+            flag, _, unit = form.partition(" ")
+            value = {"metavar": unit, "type": Path if unit == "FOLDER" else str}
+            groups[group_name].add_argument(
+                flag, help=text, **(value if unit else {"action": "store_true"})
+            )
+    parser.set_defaults(output=Path("runs"))
     for flag, texts, description in (
         ("--help", help_texts, "show the most used options and exit"),
         ("--help-all", all_help_texts, "show all options, strategies, models and presets and exit"),
@@ -135,76 +173,6 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
 
 def version_texts(parser: Parser) -> Sequence[str]:
     return (f"gradwire {environment.version()}\n",)
-
-
-def _add_sets_of_options(groups: dict[str, argparse._ArgumentGroup]) -> None:
-    """Flags that stand for several options, or for several runs."""
-    groups["cluster"].add_argument(
-        "--spark-master",
-        metavar="URL",
-        help="run on an existing Spark cluster, with --launcher spark: spark://HOST:7077, yarn,"
-        " k8s://... or local-cluster[N,CORES,MB]; its workers need the same Python, torch and"
-        " Horovod as this machine",
-    )
-    groups["strategy"].add_argument(
-        "--preset",
-        metavar="NAME",
-        help="a published or recommended set of runs (below); flags beside it go for all of them",
-    )
-    groups["strategy"].add_argument(
-        "--quick",
-        action="store_true",
-        help="the preset's quick variant, which ends within ten minutes on two cores",
-    )
-    groups["training"].add_argument(
-        "--workload",
-        metavar="NAME",
-        help="a model, its data and how it is usually trained; flags beside it replace its options:"
-        f" {', '.join(WORKLOADS)}",
-    )
-    groups["training"].add_argument(
-        "--global-batch-size",
-        metavar="SAMPLES",
-        help="samples per step of all workers together, instead of --batch-size: strong scaling",
-    )
-    groups["training"].add_argument(
-        "--repeat",
-        metavar="K",
-        help="repeat every run with K seeds: SEED, SEED+1, ... (default: 1)",
-    )
-    groups["training"].add_argument(
-        "--data-dir",
-        metavar="FOLDER",
-        type=Path,
-        help="folder that holds the data set's files (default: a cache, filled on first use)",
-    )
-
-
-def _add_output(output: argparse._ArgumentGroup) -> None:
-    output.add_argument(
-        "--output",
-        metavar="FOLDER",
-        type=Path,
-        default=Path("runs"),
-        help="where run folders go (default: runs)",
-    )
-    output.add_argument(
-        "--prepare",
-        metavar="FOLDER",
-        type=Path,
-        help="train nothing: write the run's folder and print the commands for your own hosts"
-        " (torchrun)",
-    )
-    output.add_argument("--quiet", action="store_true", help="no progress, only the table")
-    output.add_argument(
-        "--json", action="store_true", help="print the summaries as a JSON array on standard output"
-    )
-    output.add_argument(
-        "--no-report", action="store_true", help="write no report of the session: two seconds less"
-    )
-    output.add_argument(
-        "--doctor", action="store_true", help="print what this machine can do and exit"
-    )
 
 
 def _arity(name: str) -> dict[str, Any]:

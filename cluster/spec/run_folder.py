@@ -39,9 +39,29 @@ D = TypeVar("D", bound=Document)
 __all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
 
 
+class _File:
+    """A file of the run folder: folder.spec is the path of spec.json."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, folder: RunFolder, _: type) -> Path:
+        return folder.path.joinpath(*self._parts)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     path: Path
+
+    spec = _File("spec.json")
+    summary = _File("summary.json")
+    environment = _File("environment.json")
+    compose = _File("compose.yml")
+    links = _File("links.json")
+    samples = _File("samples.csv")
+    gpu_samples = _File("gpu_samples.csv")
+    model = _File("model", "consensus.pt")
+    timeline = _File("logs", "timeline.json")
 
     @property
     def name(self) -> str:
@@ -50,42 +70,6 @@ class RunFolder:
     @property
     def session(self) -> str:
         return self.path.parent.name
-
-    @property
-    def spec(self) -> Path:
-        return self.path / "spec.json"
-
-    @property
-    def summary(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def environment(self) -> Path:
-        return self.path / "environment.json"
-
-    @property
-    def compose(self) -> Path:
-        return self.path / "compose.yml"
-
-    @property
-    def links(self) -> Path:
-        return self.path / "links.json"
-
-    @property
-    def samples(self) -> Path:
-        return self.path / "samples.csv"
-
-    @property
-    def gpu_samples(self) -> Path:
-        return self.path / "gpu_samples.csv"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model" / "consensus.pt"
-
-    @property
-    def timeline(self) -> Path:
-        return self.path / "logs" / "timeline.json"
 
     def events(self, rank: int) -> Path:
         return self.events_of(node_name(rank))
