@@ -54,7 +54,7 @@ OTHER_FLAGS = {
     "cluster": {
         "--spark-master URL": "run on an existing Spark cluster, with --launcher spark:"
         " spark://HOST:7077, yarn, k8s://... or local-cluster[N,CORES,MB]; its workers need the"
-        " same Python, torch and Horovod as this machine",
+        " same Python, torch and Horovod as this machine"
     },
     "strategy": {
         "--preset NAME": "a published or recommended set of runs (below); flags beside it go for"

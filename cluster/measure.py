@@ -105,10 +105,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def prepare_hosts(
-    args: argparse.Namespace,
-    command: list[str],
-    experiments: list[Experiment],
-    progress: Progress,
+    args: argparse.Namespace, command: list[str], experiments: list[Experiment], progress: Progress
 ) -> int:
     """--prepare: write the run's folder, and print what to type on the user's own hosts."""
     for flag in ("engine", "spark_master", "data_dir"):

@@ -54,8 +54,7 @@ def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> st
     for plugin in ("compose", "buildx"):
         if subprocess.run(["docker", plugin, "version"], capture_output=True).returncode != 0:
             raise EngineUnavailable(
-                f"engine docker: 'docker {plugin}' is missing; {INSTALL}",
-                f"docker has no {plugin}",
+                f"engine docker: 'docker {plugin}' is missing; {INSTALL}", f"docker has no {plugin}"
             )
     _check_neighbour_table(nodes)
     check_cores(cpus, info.cores)

@@ -152,10 +152,7 @@ def _limited(node: Service, rank: int, experiment: Experiment) -> Service:
 def _with_gpus(node: Service, rank: int, experiment: Experiment) -> Service:
     """The node with one GPU of its own, or all for a single rank; compose/gpu.yml says why."""
     own = [rank] if experiment.gpu == 1 else list(range(experiment.gpu))
-    visible = {
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, own)),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return {
         **node,
         "init": False,

@@ -12,9 +12,7 @@ LARGE_BURST = 0.1
 
 
 def with_statistics(
-    links: Sequence[MeasuredLink],
-    before: Sequence[LinkStatistics],
-    after: Sequence[LinkStatistics],
+    links: Sequence[MeasuredLink], before: Sequence[LinkStatistics], after: Sequence[LinkStatistics]
 ) -> list[MeasuredLink]:
     """The links, with what each dropped and held back between two readings; null without both."""
     earlier, later = ({entry.node: entry for entry in entries} for entries in (before, after))

