@@ -20,9 +20,8 @@ from cluster.spec.consensus import SCHEDULE_CHOICES, choose_schedule
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import no_passes
-from cluster.spec.ineffective import ineffective_options
 from cluster.spec.links import NONE
-from cluster.spec.options import OFF
+from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
 
 YES_NO = {"yes": True, "no": False}

@@ -20,9 +20,8 @@ from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.interfaces import full_segment_bytes, network_id
-from workloads.data.batches import Batch
+from workloads.data.batches import Batch, Shard
 from workloads.data.samples import Samples, read_samples
-from workloads.data.shard import Shard
 from workloads.data.tokens import data_folder
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average

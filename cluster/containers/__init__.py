@@ -1,5 +1,4 @@
 """Engine `docker`: nodes are containers of one generated Compose project.
 
-compose/node.yml hardens the node that all others extend; compose_file.py adds rank, network and
-limits.
+compose/node.yml hardens the node; compose_file.py adds rank, network and limits.
 """

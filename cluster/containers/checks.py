@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.cgroups import check_swap
-from cluster.containers.client import client
+from cluster.containers.projects import client
 from cluster.engine import EngineUnavailable, check_cores, check_memory
 from cluster.spec.errors import SpecError
 

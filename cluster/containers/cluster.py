@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from cluster import interruption
-from cluster.containers.client import client
 from cluster.containers.compose_file import path_in_node, project_name, split_service
-from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, down, owner_of_this_process
+from cluster.containers.projects import (
+    PROJECT_LABEL,
+    SERVICE_LABEL,
+    client,
+    down,
+    owner_of_this_process,
+)
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.links import setup
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink

@@ -15,10 +15,9 @@ import yaml
 
 from cluster.containers import image
 from cluster.containers.checks import check_docker, check_gpus
-from cluster.containers.client import client
 from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_document
-from cluster.containers.projects import down, has_ended, projects
+from cluster.containers.projects import client, down, has_ended, projects
 from cluster.engine import ClusterPlan, largest_launcher, largest_limits
 from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options

@@ -1,4 +1,4 @@
-"""Compose projects by label: who owns them, whether the owner still runs, how to remove them."""
+"""The Docker engine, and its Compose projects by label: their owners, and how to remove them."""
 
 import os
 import subprocess
@@ -7,6 +7,17 @@ from typing import Any
 
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
+
+
+def client() -> Any:
+    """A docker.DockerClient; a Docker context may name another engine than the default."""
+    import docker
+
+    host = os.environ.get("DOCKER_HOST")
+    if not host:
+        command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+        host = subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    return docker.DockerClient(base_url=host, timeout=30)
 
 
 def projects(docker: Any, label: str) -> dict[str, str]:

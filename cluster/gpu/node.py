@@ -3,8 +3,7 @@
 PROFILE is the node's profile: it ends at once where another profile is planned. Its rank is RANK,
 or follows from the number that Compose gave the container: of the names <NODES>-1, <NODES>-2, ...
 one resolves to its own address, and -1 has rank 0. All nodes see all GPUs, else NCCL could not copy
-directly; each computes on its own. With OVER_NETWORK=yes NCCL takes each node for a machine of its
-own.
+directly; each computes on its own. With OVER_NETWORK=yes NCCL takes each node for a machine.
 """
 
 import contextlib

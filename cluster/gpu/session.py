@@ -13,6 +13,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cluster.spec.documents.codec import from_json
 from cluster.spec.run_folder import RunFolder, new_session, write_json
 
 RUNS = Path("/runs")
@@ -54,7 +55,7 @@ def read_plan(session: Path) -> Plan | None:
         document = json.loads((session / PLAN).read_text())
     except FileNotFoundError:
         return None
-    return Plan(**{**document, "gpu_ids": tuple(document["gpu_ids"])})
+    return from_json(Plan, document)
 
 
 def planned_run(session: Path) -> RunFolder:

@@ -3,8 +3,7 @@
     python -m cluster.links.gate python -m workloads.worker
 
 The helper that shapes the link shares the node's network namespace. Once the link is verified, it
-sends a datagram to an abstract Unix socket, which exists in that namespace only. Then the command
-replaces this process.
+sends a datagram to an abstract Unix socket of that namespace. Then the command replaces this one.
 """
 
 import os

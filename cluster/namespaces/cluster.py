@@ -6,14 +6,15 @@ The supervisor ends when its standard input closes, hence also when the host is 
 from __future__ import annotations
 
 import queue
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from cluster import PROJECT, cgroups, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
-from cluster.namespaces.unshare import unshare_command
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, parse_net_dev
 from cluster.spec.run_folder import node_name
@@ -21,6 +22,7 @@ from cluster.spec.run_folder import node_name
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20
 STOP_TIMEOUT_S = 5
+CAP_SYS_ADMIN = 21
 
 
 class NetnsCluster:
@@ -177,3 +179,24 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
             "OMP_NUM_THREADS": "1",
         },
     )
+
+
+def unshare_command() -> list[str]:
+    """The start of a command line that runs what follows it in the namespaces all nodes share."""
+    command = [find_tool("unshare") or "unshare", "--net", "--mount"]
+    command += ["--pid", "--fork", "--mount-proc"]
+    if not has_sys_admin():
+        command += ["--user", "--map-root-user"]
+    return [*command, "--kill-child"]
+
+
+def has_sys_admin() -> bool:
+    """Whether this process has CAP_SYS_ADMIN. Root in a container often lacks it."""
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(status.partition("CapEff:\t")[2].split()[0], 16)
+    return bool(capabilities >> CAP_SYS_ADMIN & 1)
+
+
+def find_tool(name: str) -> str | None:
+    """Like `which`, and also in the sbin folders that a user's PATH may lack."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")

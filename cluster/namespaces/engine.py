@@ -25,8 +25,7 @@ from cluster.engine import (
     needs_containers,
 )
 from cluster.links import kernel_support
-from cluster.namespaces.cluster import NetnsCluster
-from cluster.namespaces.unshare import find_tool, has_sys_admin, unshare_command
+from cluster.namespaces.cluster import NetnsCluster, find_tool, has_sys_admin, unshare_command
 from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment

@@ -8,7 +8,7 @@ supervisor -> host    a Message per line on standard output, as JSON
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster.spec.documents.codec import from_json, to_json
@@ -69,13 +69,8 @@ class SupervisorPlan:
     environment: dict[str, str]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(to_json(self))
 
     @classmethod
     def from_json(cls, text: str) -> SupervisorPlan:
-        fields = json.loads(text)
-        for name in ("cgroups", "links"):
-            fields[name] = {int(rank): value for rank, value in fields[name].items()}
-        for name in ("imports", "logs"):
-            fields[name] = tuple(fields[name])
-        return cls(**fields)
+        return from_json(cls, json.loads(text))

@@ -13,10 +13,9 @@ from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
-from cluster.spec.ineffective import ineffective_options
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
-from cluster.spec.options import MOMENTUM, OFF, WITHOUT_MOMENTUM
+from cluster.spec.options import MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, own_defaults
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 HEADER_BYTES = 66
-"""Ethernet 14 + IPv4 20 + TCP 20 + timestamps 12: the headers of one packet as the kernel counts
-it.
+"""Ethernet 14 + IPv4 20 + TCP 20 + timestamps 12: the headers of a packet, as the kernel counts.
 
 A large (GSO) packet counts once, with one header, and a bare acknowledgement is just a header, so
 bytes - 66 x packets is the payload on shaped and free links alike.

@@ -119,10 +119,6 @@ def _ring_period(workers: int, passes: int) -> int:
     return passes + 1 if workers % (passes + 1) == 0 else workers
 
 
-def _ring_repeat(_workers: int, _passes: int) -> Repeat:
-    return Repeat(1, 1)
-
-
 def _random(round_index: int, workers: int, passes: int, seed: int) -> Iterable[Sequence[int]]:
     order = list(range(workers))
     # Seeded with text, because that is hashed the same way on every machine and in every process.
@@ -202,14 +198,6 @@ def _fewest_rounds(workers: int, passes: int) -> int:
     return next(t for t in itertools.count() if (passes + 1) ** t >= workers)
 
 
-def _random_repeat(_workers: int, _passes: int) -> Repeat:
-    return Repeat(1, None)
-
-
-def _never(_workers: int, _passes: int) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Schedule:
     """How a schedule cuts the workers, for P < N-1; beyond that all workers are one group."""
@@ -237,9 +225,11 @@ SCHEDULES: dict[str, Schedule] = {
     ),
     "ring": Schedule(
         "consecutive neighbours, shifted by one place each round",
-        *(_ring, _ring_period, _ring_period, _ring_repeat),
+        *(_ring, _ring_period, _ring_period, lambda _workers, _passes: Repeat(1, 1)),
     ),
     "random": Schedule(
-        "a seeded shuffle cut into groups", *(_random, _fewest_rounds, _never, _random_repeat)
+        "a seeded shuffle cut into groups",
+        *(_random, _fewest_rounds, lambda _workers, _passes: None),
+        lambda _workers, _passes: Repeat(1, None),
     ),
 }

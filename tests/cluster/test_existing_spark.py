@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces.unshare import unshare_command
+from cluster.namespaces.cluster import unshare_command
 from tests import laws
 from tests.measuring import PATIENCE_S, PROJECT, Measured, finish, measure, one, processes_of, start
 

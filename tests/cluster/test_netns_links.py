@@ -14,7 +14,7 @@ from statistics import fmean
 import pytest
 
 from analysis.summary.node_log import NodeLog
-from cluster.namespaces.unshare import unshare_command
+from cluster.namespaces.cluster import unshare_command
 from cluster.spec.documents.links import COUNTS
 from cluster.spec.run_folder import RunFolder
 from tests import laws

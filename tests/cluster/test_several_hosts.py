@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces.unshare import unshare_command
+from cluster.namespaces.cluster import unshare_command
 from cluster.observe.units import percent_text
 from tests import laws
 from tests.measuring import COMMAND, PROJECT, measure, one

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.containers.client import client
 from cluster.containers.engine import link_modules
 from cluster.containers.image import repository
-from cluster.containers.projects import SERVICE_LABEL
+from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.spec.documents.links import COUNTS
 from tests import laws
 from tests.docker.test_docker_runs import compose, containers, exit_codes, leftovers

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cluster.containers.client import client
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
+from cluster.containers.projects import client
 from cluster.environment import note_data_folder
 from tests import laws
 from tests.measuring import (

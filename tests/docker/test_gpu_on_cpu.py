@@ -21,9 +21,8 @@ from analysis.network_report import main as write_report
 from analysis.summary.command import main as summarise_folder
 from cluster.containers import image
 from cluster.containers.checks import check_gpus
-from cluster.containers.client import client
 from cluster.containers.compose_file import compose_document
-from cluster.containers.projects import PROJECT_LABEL
+from cluster.containers.projects import PROJECT_LABEL, client
 from cluster.engine import EngineUnavailable
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, find_runs, write_json

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from cluster.containers import image
-from cluster.containers.client import client
-from cluster.containers.projects import SERVICE_LABEL
+from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.spec.launchers import LAUNCHERS
 from tests import laws
 from tests.docker.test_docker_runs import containers, leftovers

@@ -18,10 +18,9 @@ from cluster.spec.documents.summary import EpochCourse, LearningRate, Shards
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from workloads.data import partition
-from workloads.data.batches import augment, draw_augmentation
+from workloads.data.batches import Shard, augment, draw_augmentation
 from workloads.data.samples import Rows, Samples
 from workloads.data.sets import cifar10
-from workloads.data.shard import Shard
 
 
 def labelled(count: int = 3000) -> Tensor:

@@ -2,8 +2,7 @@
 
 Backward computes the last layers' gradients first, so a bucket of last layers can be sent while the
 rest is still being computed. Many small buckets pay the latency of many messages; with a few large
-ones the link idles until the first is full, and workers wait for the last. With B buckets the cost
-is
+ones the link idles until the first is full, and workers wait for the last. B buckets cost
 
     T/B + B t        T: time on the wire,  t: fixed cost of a bucket
 

@@ -71,8 +71,7 @@ def pipeline_chunks(flat: Tensor) -> tuple[Tensor, ...]:
 
     A pipeline idles for one chunk while it fills and one while it drains: 1 to 2 % of the time with
     128 chunks. Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %.
-    Grouped messages use fewer, larger chunks: starting a group on a GPU takes about 10
-    microseconds.
+    Grouped messages use fewer, larger chunks: starting a group on a GPU takes about 10 µs.
     """
     if not flat.numel():
         return ()

@@ -1,7 +1,6 @@
 """Star exchange: leaves send their tensors to a root, which reduces them and sends the result back.
 
-With L leaves and tensors of M bytes: a leaf sends M and receives M, the root sends and receives L
-M.
+With L leaves and tensors of M bytes a leaf sends and receives M, and the root L M.
 
 The tensor travels in chunks: while one chunk's result leaves the root, the next chunk arrives
 there. A round therefore takes L M over the root's rate, not twice that.

@@ -23,8 +23,7 @@ WORDS = ("allocate memory", "bad_alloc", "out of memory", "create a memory")
 def limit_memory(spec: Experiment) -> None:
     """Limit this process to its share, in addition to what it already uses.
 
-    No limit on existing hosts, nor with a GPU, whose memory runs out first with an error of its
-    own.
+    No limit on existing hosts, nor with a GPU, whose memory runs out first with its own error.
     """
     if spec.engine == EXISTING or spec.gpu:
         return  # a GPU driver maps as much memory as all devices have

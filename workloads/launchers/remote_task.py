@@ -1,7 +1,6 @@
 """One run on one worker of an existing cluster: downloads its input from, uploads to the driver.
 
-Events are uploaded between epochs, so that none of these bytes count as training. Ranks are
-Horovod's.
+Events are uploaded between epochs: these bytes do not count as training. Ranks are Horovod's.
 """
 
 import json

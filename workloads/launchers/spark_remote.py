@@ -4,8 +4,7 @@
 
 Started by cluster/existing/engine.py. It first runs one task per worker, all at once, which
 describe their hosts; the descriptions, or what is wrong, are the first line on standard output, as
-JSON. Then every line on standard input, {"run": folder, "data": folder}, is a run. It ends with
-standard input.
+JSON. Then every line on standard input, {"run": folder, "data": folder}, is a run until it ends.
 """
 
 import contextlib

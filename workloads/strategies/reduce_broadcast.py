@@ -4,8 +4,7 @@ Bytes sent per round: every worker but the root sends M up the tree; down the tr
 sends M to each of its children, the root to log2 N of them. 2(N-1)/N M on average, and most by the
 root. MPI programs without all-reduce do this, and parameter averaging on Spark.
 
-Level k of the tree: workers whose k-th binary digit is 1 send their partial sum to the rank 2^k
-below.
+Level k of the tree: workers whose k-th binary digit is 1 send their sum to the rank 2^k below.
 """
 
 from torch import Tensor

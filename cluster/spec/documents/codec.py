@@ -1,8 +1,7 @@
 """JSON by type hints: frozen dataclasses that write and read themselves. Standard library only.
 
-A field is a number, text, true or false, a list, a dictionary by text, a NamedTuple (an array in
-JSON), another dataclass, or one of these or null. A wrong value is a DocumentError that names its
-key.
+A field is a number, text, true or false, a list, a dictionary by text or number, a NamedTuple (an
+array in JSON), another dataclass, or one of these or null. A wrong value is a DocumentError.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ def reader(hint: Any) -> Reader:
     if origin in (list, tuple):
         return functools.partial(_read_list, reader(arguments[0]), origin)
     if origin is dict:
-        return functools.partial(_read_dict, reader(arguments[1]))
+        return functools.partial(_read_dict, arguments[0], reader(arguments[1]))
     if dataclasses.is_dataclass(hint):
         return functools.partial(_read_dataclass, cast(type, hint), _fields(cast(type, hint)))
     if issubclass(hint, StrEnum):
@@ -189,11 +188,11 @@ def _read_list(read: Reader, kind: Callable[[list[Any]], Any], value: Any) -> An
     return kind(found)
 
 
-def _read_dict(read: Reader, value: Any) -> Json:
+def _read_dict(key_type: type, read: Reader, value: Any) -> dict[Any, Any]:
     found = {}
     for key, item in _object(value).items():
         try:
-            found[key] = read(item)
+            found[key_type(key)] = read(item)
         except DocumentError as error:
             raise error.below(key) from None
     return found

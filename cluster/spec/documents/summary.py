@@ -1,8 +1,7 @@
 """summary.json: what a run measured, beside what theory predicts.
 
 What is not known is null, and a key that is missing is null, too. Bytes are those that the
-interfaces count, headers included, unless a key says payload: bytes without 66 bytes of headers a
-packet.
+interfaces count, headers included, unless a key says payload: bytes less 66 of headers a packet.
 """
 
 from dataclasses import field
