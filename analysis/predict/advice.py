@@ -26,8 +26,8 @@ NEAR = 0.2
 UNKNOWN_IF_LEARNED = "Whether they learn as much, only runs of both can tell."
 
 
-def clusters(model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Cluster]:
-    """All strategies with an exchange, with their defaults."""
+def clusters(model: Fitted, model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Cluster]:
+    """All strategies that the model knows, with their defaults."""
     return [
         Cluster(
             strategy=name,
@@ -39,7 +39,7 @@ def clusters(model_bytes: int, rate_mbit: float, workers: int = 2) -> list[Clust
             local_steps=facts.local_steps,
         )
         for name, facts in STRATEGIES.items()
-        if facts.exchanges
+        if facts.exchanges and model.knows(name)
     ]
 
 
@@ -76,8 +76,8 @@ def advice(
     strategies = {step.strategy for step in measured}
     known = {
         cluster.strategy: cluster
-        for cluster in clusters(model_bytes, rate_mbit, workers)
-        if model.knows(cluster.strategy) and cluster.strategy not in strategies
+        for cluster in clusters(model, model_bytes, rate_mbit, workers)
+        if cluster.strategy not in strategies
     }
     found = {strategy: model.forecast(cluster) for strategy, cluster in known.items()}
     whose = f"for {workers} workers and the {bytes_text(model_bytes)} of {name}"
@@ -168,11 +168,7 @@ def by_link(model: Fitted, model_bytes: int, workers: int) -> str:
     """At which link rates the fastest strategy changes, within the fit; empty where it does not."""
     slow, quick = model.ranges["rate_mbit"]
     rates = [rate for rate in rates_mbit() if slow / FAR <= rate <= quick * FAR]
-    known = {
-        cluster.strategy: cluster
-        for cluster in clusters(model_bytes, slow, workers)
-        if model.knows(cluster.strategy)
-    }
+    known = {each.strategy: each for each in clusters(model, model_bytes, slow, workers)}
     full, _ = _by_averaging(list(known))
 
     def step_s(strategy: str, rate: float) -> float:

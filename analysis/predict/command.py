@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not found:
             raise SpecError(
                 f"{args.fit} was not fitted to {args.strategy}; it knows:"
-                f" {', '.join(model.constants)}"
+                f" {', '.join(model.strategies)}"
             )
     except OSError as error:
         parser.error(f"cannot read {args.fit}: {error.strerror}")

@@ -65,10 +65,6 @@ def worker_counts(most: int) -> list[int]:
     return [*counts, most] if counts and counts[-1] != most else counts
 
 
-def rates_mbit(low: float = 1, high: float = 100_000) -> list[float]:
-    """Ten rates per decade."""
-    found, step = [], 0
-    while low * 10 ** (step / 10) <= high * 1.001:
-        found.append(float(f"{low * 10 ** (step / 10):.3g}"))
-        step += 1
-    return found
+def rates_mbit() -> list[float]:
+    """From 1 to 100,000 Mbit/s, ten rates per decade."""
+    return [float(f"{10 ** (step / 10):.3g}") for step in range(51)]

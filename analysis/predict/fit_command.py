@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> int:
         for some in (paths, args.held_out)
     )
     model = fit_to(seen, held_out)
-    if not model.constants:
+    if not model.strategies:
         parser.error(
             f"not enough in {', '.join(map(str, paths))}: a strategy needs {FEWEST_RUNS} completed"
             f" runs without slow nodes; to make them: {TO_MAKE_RUNS}"
         )
     print(f"{'strategy':<18}{'runs':>6}" + "".join(f"{name:>14}" for name in TIME_TERMS))
-    for strategy, found in model.constants.items():
+    for strategy, found in model.strategies.items():
         terms = "".join(f"{value:>14.4g}" for value in found.time)
         print(f"{strategy:<18}{found.runs:>6}{terms}")
     print(error_text(model))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.predict.cost_model import Cluster, Constants, Forecast, fitted_as, forecast
-from cluster.spec.documents.codec import Json
+from cluster.spec.documents.codec import DocumentError, from_json
 from cluster.spec.run_folder import write_json
 
 SHIPPED = Path(__file__).resolve().parent / "fitted.json"
@@ -34,16 +34,16 @@ class Errors:
 class Fitted:
     """Constants of a cost model, and how far they can be trusted."""
 
-    constants: dict[str, Constants]
+    strategies: dict[str, Constants]
     ranges: dict[str, tuple[float, float]]
     """Field of Cluster in RANGES -> least and most of the runs it was fitted to."""
     errors: Errors | None
 
     def knows(self, strategy: str) -> bool:
-        return fitted_as(strategy) in self.constants
+        return fitted_as(strategy) in self.strategies
 
     def forecast(self, cluster: Cluster) -> Forecast:
-        return forecast(self.constants[fitted_as(cluster.strategy)], cluster)
+        return forecast(self.strategies[fitted_as(cluster.strategy)], cluster)
 
     def outside(self, cluster: Cluster) -> str:
         """What of a cluster is outside of the fitted ranges, and whether far; or empty."""
@@ -59,31 +59,19 @@ class Fitted:
 
 
 def save(model: Fitted, path: Path) -> None:
-    document: Json = {
-        "schema": SCHEMA,
-        "strategies": {name: dataclasses.asdict(found) for name, found in model.constants.items()},
-        "ranges": {name: list(ends) for name, ends in model.ranges.items()},
-        "errors": dataclasses.asdict(model.errors) if model.errors else None,
-    }
-    write_json(path, document)
+    write_json(path, {"schema": SCHEMA, **dataclasses.asdict(model)})
 
 
 def load(path: Path = SHIPPED) -> Fitted:
     """The model in a file; ValueError where that is not a fitted model."""
+    document = json.loads(path.read_text())
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"{path} has schema {schema!r}, this reads {SCHEMA}")
     try:
-        document = json.loads(path.read_text())
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"{path} has schema {document['schema']!r}, this reads {SCHEMA}")
-        return Fitted(
-            {
-                name: Constants(tuple(found["time"]), tuple(found["bytes"]), int(found["runs"]))
-                for name, found in document["strategies"].items()
-            },
-            {name: (ends[0], ends[1]) for name, ends in document["ranges"].items()},
-            Errors(**document["errors"]) if document["errors"] else None,
-        )
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{path} is not a fitted model: {error!r}") from None
+        return from_json(Fitted, document)
+    except DocumentError as error:
+        raise ValueError(f"{path} is not a fitted model: {error}") from None
 
 
 def error_text(model: Fitted) -> str:

@@ -19,10 +19,6 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder, node_name, write_json
 
 
-class Unready(Exception):
-    """What the folder lacks; one line."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         prog="python3 -m analysis.summary",
@@ -31,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", metavar="RUN_FOLDER", type=Path)
     try:
         summary = write_summary(RunFolder(parser.parse_args(arguments).folder.resolve()))
-    except Unready as error:
+    except SpecError as error:
         print(f"summary: {error}", file=sys.stderr)
         return 2
     print(table(summary))
@@ -53,9 +49,9 @@ def read_experiment(folder: RunFolder) -> Experiment:
     try:
         return folder.read_experiment()
     except OSError as error:
-        raise Unready(f"{folder.path} is no run folder: spec.json: {error.strerror}") from None
-    except (SpecError, ValueError) as error:
-        raise Unready(f"{folder.spec}: {error}") from None
+        raise SpecError(f"{folder.path} is no run folder: spec.json: {error.strerror}") from None
+    except ValueError as error:
+        raise SpecError(f"{folder.spec}: {error}") from None
 
 
 def read_log(folder: RunFolder, rank: int) -> NodeLog:
@@ -63,11 +59,11 @@ def read_log(folder: RunFolder, rank: int) -> NodeLog:
     try:
         log = NodeLog(folder.read_events(rank))
     except ValueError as error:
-        raise Unready(f"{path} is damaged: {error}") from None
+        raise SpecError(f"{path} is damaged: {error}") from None
     if not log.events:
-        raise Unready(f"{path} is missing or empty: copy it here from host {rank}")
+        raise SpecError(f"{path} is missing or empty: copy it here from host {rank}")
     if log.hello and log.hello.rank != rank:
-        raise Unready(f"{path} is that of {node_name(log.hello.rank)}")
+        raise SpecError(f"{path} is that of {node_name(log.hello.rank)}")
     return log
 
 

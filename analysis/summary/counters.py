@@ -64,14 +64,19 @@ def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sampl
     ]
 
 
+def _series(samples: Iterable[Sample]) -> dict[str, dict[str, list[Sample]]]:
+    """source -> node -> its samples."""
+    series: dict[str, dict[str, list[Sample]]] = {}
+    for sample in samples:
+        series.setdefault(sample.source, {}).setdefault(sample.node, []).append(sample)
+    return series
+
+
 def by_source(samples: Iterable[Sample]) -> dict[str, dict[str, Counters]]:
     """source -> node -> traffic between the first and the last sample."""
-    series: dict[str, dict[str, list[Counters]]] = {}
-    for sample in samples:
-        series.setdefault(sample.source, {}).setdefault(sample.node, []).append(sample.counters)
     return {
-        source: {node: span(readings) for node, readings in nodes.items()}
-        for source, nodes in series.items()
+        source: {node: span([s.counters for s in found]) for node, found in nodes.items()}
+        for source, nodes in _series(samples).items()
     }
 
 
@@ -94,9 +99,7 @@ def activity_sum(samples: Iterable[Sample], interval_s: float) -> int | None:
     with the square of the time and counts each byte again at every later reading. Zero is each
     counter's first reading, as the published clusters counted from their containers' start.
     """
-    series: dict[str, dict[str, list[Sample]]] = {}
-    for sample in samples:
-        series.setdefault(sample.source, {}).setdefault(sample.node, []).append(sample)
+    series = _series(samples)
     nodes = series.get("docker") or series.get("kernel")
     if not nodes:
         return None

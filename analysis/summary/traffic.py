@@ -7,16 +7,8 @@ from statistics import fmean
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.recorded_run import RecordedRun
 from analysis.theory import traffic_matrix as predicted_matrix
+from cluster.spec.documents import summary
 from cluster.spec.documents.events import RankOrder
-from cluster.spec.documents.summary import (
-    Bytes,
-    CounterBytes,
-    InterfaceTraffic,
-    NodeTraffic,
-    PerStep,
-    Traffic,
-    TrafficMatrix,
-)
 from cluster.spec.records import PHASES, Counters, Sample, total
 from cluster.spec.run_folder import node_name
 
@@ -24,7 +16,7 @@ ALL_CROSSED = 0.5
 """GPUs whose interfaces carried less than this share of the prediction exchanged past them."""
 
 
-def bytes_by_phase(run: RecordedRun) -> Bytes:
+def bytes_by_phase(run: RecordedRun) -> summary.Bytes:
     """Sums are over the nodes that exchange: auxiliary services are only in the list."""
     sums = {phase: total(node[phase] for node in run.phases) for phase in PHASES}
     nodes = [
@@ -37,19 +29,21 @@ def bytes_by_phase(run: RecordedRun) -> Bytes:
         )
         for rank, node in enumerate(run.phases)
     ]
-    return Bytes(
+    return summary.Bytes(
         **{phase: _traffic(counted) for phase, counted in sums.items()},
         total=_traffic(total(sums.values())),
         nodes=nodes + _auxiliary_services(run),
     )
 
 
-def _traffic(counted: Counters) -> Traffic:
-    return Traffic(sent_bytes=counted.sent_bytes, received_bytes=counted.received_bytes)
+def _traffic(counted: Counters) -> summary.Traffic:
+    return summary.Traffic(sent_bytes=counted.sent_bytes, received_bytes=counted.received_bytes)
 
 
-def _node(name: str, rank: int | None, role: str, train: Counters, whole: Counters) -> NodeTraffic:
-    return NodeTraffic(
+def _node(
+    name: str, rank: int | None, role: str, train: Counters, whole: Counters
+) -> summary.NodeTraffic:
+    return summary.NodeTraffic(
         node=name,
         rank=rank,
         role=role,
@@ -60,7 +54,7 @@ def _node(name: str, rank: int | None, role: str, train: Counters, whole: Counte
     )
 
 
-def _auxiliary_services(run: RecordedRun) -> list[NodeTraffic]:
+def _auxiliary_services(run: RecordedRun) -> list[summary.NodeTraffic]:
     """As the collector saw them: they write no counters of their own."""
     train = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
     found = []
@@ -73,7 +67,7 @@ def _auxiliary_services(run: RecordedRun) -> list[NodeTraffic]:
     return found
 
 
-def per_step(run: RecordedRun) -> PerStep:
+def per_step(run: RecordedRun) -> summary.PerStep:
     """Payload sent in a training step, mean over workers and by the busiest node.
 
     What TCP sent again is in it, as on the wire, and no prediction has it: a slow link's full queue
@@ -82,7 +76,7 @@ def per_step(run: RecordedRun) -> PerStep:
     experiment, epochs, hello = run.experiment, run.finished_epochs, run.hello
     steps, rounds = epochs * experiment.steps_per_epoch, epochs * experiment.rounds_per_epoch
     if steps == 0 or hello is None:
-        return PerStep()
+        return summary.PerStep()
     measured = [
         (node["train"].sent_payload - (control.train_bytes if control else 0)) / steps
         for node, control in zip(run.phases, run.control, strict=True)
@@ -96,7 +90,7 @@ def per_step(run: RecordedRun) -> PerStep:
     by_workers = [n for n in run.retransmitted[: experiment.workers] if n is not None]
     by_busiest = run.retransmitted[measured.index(max(measured))]
     is_counted = len(by_workers) == experiment.workers
-    return PerStep(
+    return summary.PerStep(
         sent_mean_bytes=round(measured_mean, 1),
         sent_max_bytes=round(max(measured), 1),
         predicted_mean_bytes=round(predicted_mean, 1),
@@ -107,7 +101,7 @@ def per_step(run: RecordedRun) -> PerStep:
     )
 
 
-def matrix(run: RecordedRun) -> TrafficMatrix | None:
+def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
     """None where connections were not counted, and where nothing is exchanged.
 
     On a slow link the interfaces count more than the pairs: of what is sent again, the link's own
@@ -125,13 +119,13 @@ def matrix(run: RecordedRun) -> TrafficMatrix | None:
     train = total(node["train"] for node in run.phases)
     again = [count or 0 for count in run.retransmitted]
     payload = [node["train"].sent_payload - n for node, n in zip(run.phases, again, strict=True)]
-    return TrafficMatrix(
+    return summary.TrafficMatrix(
         pairs=traffic_matrix.table(found, [[cell * rounds for cell in row] for row in predicted]),
         other_destinations_bytes=sum(
             count for (_, receiver), count in found.sent.items() if receiver is None
         ),
         closed_connections=found.closed,
-        interfaces=InterfaceTraffic(
+        interfaces=summary.InterfaceTraffic(
             payload_bytes=sum(payload),
             payload_bytes_by_node=payload,
             retransmitted_bytes_by_node=again,
@@ -140,7 +134,7 @@ def matrix(run: RecordedRun) -> TrafficMatrix | None:
     )
 
 
-def by_counter(run: RecordedRun) -> CounterBytes:
+def by_counter(run: RecordedRun) -> summary.CounterBytes:
     """Bytes sent in training, by source; unknown for the collector's where a run did not end.
 
     The collector does not know phases: its sources give the traffic of the whole run, from which
@@ -156,7 +150,7 @@ def by_counter(run: RecordedRun) -> CounterBytes:
         if len(names) == len(run.logs):
             readings[source] = total(nodes[name] for name in names).sent_bytes - others
     differences = [abs(value - train) / train for value in readings.values() if train > 0]
-    return CounterBytes(
+    return summary.CounterBytes(
         worker_bytes=train,
         kernel_bytes=readings.get("kernel"),
         docker_bytes=readings.get("docker"),

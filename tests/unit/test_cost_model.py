@@ -201,7 +201,7 @@ def test_a_file_that_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_the_shipped_model_knows_its_error_and_strategies_that_exist() -> None:
     model = load()
-    assert set(model.constants) <= {each.strategy for each in clusters(10**6, 100)}
+    assert set(model.strategies) <= {each.strategy for each in clusters(model, 10**6, 100)}
     assert model.knows("local-sgd")  # by the constants of allreduce, whose messages it sends
     assert not model.knows("single")
     assert model.errors is not None

@@ -6,14 +6,7 @@ from math import isnan
 import pandas as pd
 
 from analysis.report import figures
-from analysis.report.accuracy.curves import (
-    Point,
-    curve,
-    frontier,
-    reached,
-    target_text,
-    usual_target,
-)
+from analysis.report.accuracy import curves
 from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
 from analysis.tables.configurations import Configuration, is_chance_level, mean
@@ -33,7 +26,7 @@ def section(report: Report) -> Section | None:
     body: list[Block] = []
     costs: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
-        drawn = [(config, curve(report.runs, config)) for config in configurations]
+        drawn = [(config, curves.curve(report.runs, config)) for config in configurations]
         drawn = [(config, points) for config, points in drawn if points]
         if not drawn:
             continue
@@ -51,12 +44,12 @@ def section(report: Report) -> Section | None:
         costs += rows
     if not body:
         return None
-    curves = report.runs.curves.merge(
+    points = report.runs.curves.merge(
         report.runs.table[["session", "run"]], left_on="number", right_index=True
     ).drop(columns="number")
     tables = {"target": pd.DataFrame(costs).drop(columns="share", errors="ignore")}
     note = NOTE.format(scored_on=scored_on(report.runs.table))
-    return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": curves})
+    return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": points})
 
 
 def _at_chance_level(report: Report, configuration: Configuration) -> bool:
@@ -64,7 +57,7 @@ def _at_chance_level(report: Report, configuration: Configuration) -> bool:
     return accuracy is not None and is_chance_level(configuration.row, accuracy)
 
 
-Drawn = Sequence[tuple[Configuration, list[Point]]]
+Drawn = Sequence[tuple[Configuration, list[curves.Point]]]
 
 
 def _chart(name: str, drawn: Drawn) -> Chart:
@@ -86,7 +79,7 @@ def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
     """Empty where one configuration beats all others."""
     ends = [(points[-1].sent_bytes, points[-1].accuracy) for _, points in drawn]
     ends = [end for end in ends if end[0] > 0]
-    best = [ends[place] for place in frontier(ends)]
+    best = [ends[place] for place in curves.frontier(ends)]
     if len(best) < 2:
         return []
     return [
@@ -102,7 +95,7 @@ def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
 
 
 def _band(
-    configuration: Configuration, points: list[Point], x: figures.Scale, y: figures.Scale
+    configuration: Configuration, points: list[curves.Point], x: figures.Scale, y: figures.Scale
 ) -> Trace:
     """A polygon: forth along the most accurate seeds, back along the least accurate."""
     there, back = points, points[::-1]
@@ -121,7 +114,7 @@ def _band(
 
 def _line(
     configuration: Configuration,
-    points: list[Point],
+    points: list[curves.Point],
     sent: list[float],
     x: figures.Scale,
     y: figures.Scale,
@@ -164,10 +157,10 @@ COLUMNS = [
 def _costs(
     report: Report, task: str, configurations: Sequence[Configuration]
 ) -> tuple[list[Block], list[Row]]:
-    usual = usual_target(report.runs, configurations)
+    usual = curves.usual_target(report.runs, configurations)
     target = report.target if report.target is not None else usual
     assert target is not None  # all of them have a curve
-    found = [(config, reached(report.runs, config, target)) for config in configurations]
+    found = [(config, curves.reached(report.runs, config, target)) for config in configurations]
     most = max((got.sent_bytes or 0 for _, got in found), default=0)
     rows: list[Row] = [
         {
@@ -184,7 +177,7 @@ def _costs(
         for config, got in found
     ]
     rows.sort(key=lambda row: (row["sent_bytes"] is None, row["sent_bytes"] or 0))
-    body: list[Block] = [Heading(f"Cost of {target_text(target)} accuracy")]
+    body: list[Block] = [Heading(f"Cost of {curves.target_text(target)} accuracy")]
     if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
         how_many = f"{there} of {len(found)} configurations reach it in every run"
@@ -198,10 +191,11 @@ def _costs(
 
 def _nearest(report: Report, configurations: Sequence[Configuration], target: float) -> str:
     best, label = max(
-        (max(point.accuracy for point in curve(report.runs, config)), config.label)
+        (max(point.accuracy for point in curves.curve(report.runs, config)), config.label)
         for config in configurations
     )
-    return f"No run reached {target_text(target)}. The nearest is {label}: {percent_text(best)}."
+    aim = curves.target_text(target)
+    return f"No run reached {aim}. The nearest is {label}: {percent_text(best)}."
 
 
 def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
@@ -210,5 +204,5 @@ def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
         return []
     scale = figures.bytes_scale(SENT, [row["sent_bytes"] for row in there])
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
-    title = f"Bytes sent until {target_text(target)} accuracy"
+    title = f"Bytes sent until {curves.target_text(target)} accuracy"
     return [figures.bar_chart(name, title, there, "sent_bytes", scale, bytes_text)]

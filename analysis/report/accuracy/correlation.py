@@ -59,8 +59,8 @@ class Coefficient:
 @dataclass(frozen=True)
 class Correlation:
     n: int
-    pearson: Coefficient | None
-    spearman: Coefficient | None
+    pearson: Coefficient | None = None
+    spearman: Coefficient | None = None
     sent_alike: bool = False
 
     @property
@@ -86,16 +86,14 @@ def too_few(count: str) -> str:
 
 def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
     n = len(xs)
-    if n < FEWEST:
-        return Correlation(n, None, None)
-    if not varies(xs):
-        return Correlation(n, None, None, sent_alike=True)
-    if len(set(ys)) == 1:
-        return Correlation(n, None, None)
+    if n >= FEWEST and not varies(xs):
+        return Correlation(n, sent_alike=True)
+    if n < FEWEST or len(set(ys)) == 1:
+        return Correlation(n)
     x, y = pd.Series(xs, dtype=float), pd.Series(ys, dtype=float)
     pearson, spearman = x.corr(y), x.rank().corr(y.rank())
     if math.isnan(pearson) or math.isnan(spearman):
-        return Correlation(n, None, None)
+        return Correlation(n)
     variance = 1 / (n - 3)
     return Correlation(
         n,

@@ -73,7 +73,7 @@ def section(report: Report) -> page.Section | None:
     for name, size in sizes.items():
         for rate in RATES_MBIT:
             where = f"{name} ({bytes_text(size)}), {rate:,} Mbit/s links"
-            known = [cluster for cluster in clusters(size, rate) if model.knows(cluster.strategy)]
+            known = clusters(model, size, rate)
             charts[where] = _chart(model, known)
             found = _rows(model, where, known)
             rows += found
@@ -141,11 +141,6 @@ def _sizes(runs: Runs) -> dict[str, int]:
 
 
 def _crossovers(model: Fitted, name: str, size: int) -> list[page.Row]:
-    known = [
-        cluster
-        for cluster in clusters(size, RATES_MBIT[0], WORKERS)
-        if model.knows(cluster.strategy)
-    ]
     where = {
         "workers": f"{name}, {RATES_MBIT[0]} Mbit/s links, by workers",
         "mbit": f"{name}, {WORKERS} workers, by link rate (Mbit/s)",
@@ -158,7 +153,7 @@ def _crossovers(model: Fitted, name: str, size: int) -> list[page.Row]:
             "slower": crossing.slower,
             "outside": outside or None,
         }
-        for sweep in sweeps(model, known)
+        for sweep in sweeps(model, clusters(model, size, RATES_MBIT[0], WORKERS))
         for crossing, outside in sweep.crossovers
     ]
 

@@ -6,10 +6,8 @@
               take N0/N of the time. speed-up(N) = epoch(N0) / epoch(N),
               efficiency(N) = speed-up(N) x N0/N
 
-N0 is the fewest workers in the series. A series has one batch size per worker, or one batch for
-all workers together (--global-batch-size), where a step is strong scaling, too. A `single` run of
-the same training and batch serves as N = 1 where the strategy has no such run of its own.
-The first epoch is a warm-up: an epoch is the mean of the later ones, where there are any.
+N0 is the fewest workers in the series. With one batch for all workers together
+(--global-batch-size) a step is strong scaling, too.
 """
 
 import dataclasses
