@@ -112,7 +112,11 @@ def make_parser(with_help: bool = False) -> Parser:
     for flag, texts, description in (
         ("--help", help_texts, "show the most used options and exit"),
         ("--help-all", all_help_texts, "show all options, strategies, models and presets and exit"),
-        ("--version", version_texts, "show the version and exit"),
+        (
+            "--version",
+            lambda _: [f"gradwire {environment.version()}\n"],
+            "show the version and exit",
+        ),
     ):
         short = ["-h"] if flag == "--help" else []
         groups["output"].add_argument(*short, flag, action=_Print, texts=texts, help=description)
@@ -169,10 +173,6 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
     }
     names = (_table(title, choices) for title, choices in tables.items())
     return parser.format_help(), *names, EXAMPLES, NOTES
-
-
-def version_texts(parser: Parser) -> Sequence[str]:
-    return (f"gradwire {environment.version()}\n",)
 
 
 def _arity(name: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class DockerCluster:
 
     @property
     def sources(self) -> tuple[CounterSource, ...]:
-        kernel = CounterSource("kernel", 10, self.read_kernel)
+        kernel = CounterSource("kernel", 10, lambda: read_all_counters(self._processes))
         docker = CounterSource("docker", 1, self.read_api)
         return (kernel, docker) if self._processes else (docker,)
 
@@ -208,10 +208,6 @@ class DockerCluster:
         if self._exits.get(rank) == REMOVED:
             return "its container was removed"
         return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
-
-    def read_kernel(self) -> dict[int, Counters]:
-        """Counters from the host's /proc, without Docker."""
-        return read_all_counters(self._processes)
 
     def read_api(self) -> dict[int, Counters]:
         """Counters of the Docker API. One-shot: else each call takes almost two seconds."""

@@ -135,14 +135,10 @@ class SparkCluster:
 
     def exited(self) -> dict[int, int]:
         if self._process is not None and self._process.poll() is not None:
-            raise EngineError(
-                f"Spark's driver ended with code {self._process.returncode}: {self._last_line()};"
-                f" see {self._log}"
-            )
+            last = last_line(self._log.read_text(errors="replace"))
+            code = self._process.returncode
+            raise EngineError(f"Spark's driver ended with code {code}: {last}; see {self._log}")
         return {}
-
-    def _last_line(self) -> str:
-        return last_line(self._log.read_text(errors="replace"))
 
     def out_of_memory(self) -> set[int]:
         return set()

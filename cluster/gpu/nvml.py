@@ -96,19 +96,12 @@ def _value(found: Any) -> int:
 
 def open_nvml() -> Nvml | None:
     """NVML, or None without an NVIDIA driver or without pynvml."""
-    library = _find_library()
-    if library is None:
-        return None
-    try:
-        return Nvml(library)
-    except library.NVMLError:
-        return None
-
-
-def _find_library() -> Any:
     try:
         ctypes.CDLL("libnvidia-ml.so.1")  # faster than the import where there is no driver
         import pynvml
     except (OSError, ImportError):
         return None
-    return pynvml
+    try:
+        return Nvml(pynvml)
+    except pynvml.NVMLError:
+        return None

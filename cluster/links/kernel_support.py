@@ -20,15 +20,11 @@ MODULES = {
 FOR_RATES = tuple(name for name in MODULES if name != "sch_netem")
 
 
-def trial_script() -> str:
-    """A program for sh, in a new namespace with CAP_NET_ADMIN, that prints the working modules."""
-    path = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up"
-    return "; ".join([path, *(f"{{ {tried}; }} && echo {name}" for name, tried in MODULES.items())])
-
-
 def try_modules(in_new_namespace: list[str]) -> set[str]:
-    """The modules that work where this command prefix starts a program."""
-    command = [*in_new_namespace, "sh", "-c", trial_script()]
+    """The modules that work where this command prefix starts a program, with CAP_NET_ADMIN."""
+    trials = (f"{{ {tried}; }} && echo {name}" for name, tried in MODULES.items())
+    script = "; ".join(["PATH=$PATH:/usr/sbin:/sbin; ip link set lo up", *trials])
+    command = [*in_new_namespace, "sh", "-c", script]
     answer = subprocess.run(command, capture_output=True, text=True)
     return set(answer.stdout.split()) & set(MODULES)
 

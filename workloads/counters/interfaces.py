@@ -43,7 +43,9 @@ def network_id() -> str:
 
 def read_segments() -> int:
     """TCP segments with data sent in this network namespace, without retransmissions."""
-    return _read_tcp("netstat", "TcpExt:", "TCPOrigDataSent")
+    with open("/proc/self/net/netstat", encoding="ascii") as lines:
+        names, numbers = (line.split() for line in lines if line.startswith("TcpExt:"))
+    return int(numbers[names.index("TCPOrigDataSent")])
 
 
 def full_segment_bytes(all_workers_here: bool = False) -> int:
@@ -53,9 +55,3 @@ def full_segment_bytes(all_workers_here: bool = False) -> int:
         return interfaces["lo"].mtu - TCP_HEADERS
     mtus = [stats.mtu for name, stats in interfaces.items() if name not in NOT_COUNTED]
     return min(mtus, default=1500) - TCP_HEADERS
-
-
-def _read_tcp(file: str, table: str, name: str) -> int:
-    with open(f"/proc/self/net/{file}", encoding="ascii") as lines:
-        names, numbers = (line.split() for line in lines if line.startswith(table))
-    return int(numbers[names.index(name)])

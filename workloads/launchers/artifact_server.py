@@ -52,7 +52,8 @@ class ArtifactServer:
         self.data: Path | None = None
         self._key = secrets.token_urlsafe(16)
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("", 0), self._handler())
+        attributes = {"key": self._key, "get": self._get, "put": self._put}
+        self._server = ThreadingHTTPServer(("", 0), type("Handler", (_Handler,), attributes))
         self.url = f"http://{host}:{self._server.server_port}/{self._key}"
 
     def __enter__(self) -> ArtifactServer:
@@ -89,9 +90,6 @@ class ArtifactServer:
         else:
             return False
         return True
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        return type("Handler", (_Handler,), {"key": self._key, "get": self._get, "put": self._put})
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -40,21 +40,15 @@ class Bert(nn.Module):
     def __init__(self, size: Size, classes: int = 2) -> None:
         super().__init__()
         self.heads = size.heads
-        self.bert: Any = nn.ModuleDict(
-            {
-                "embeddings": nn.ModuleDict(
-                    {
-                        "word_embeddings": nn.Embedding(size.vocabulary, size.hidden),
-                        "position_embeddings": nn.Embedding(size.positions, size.hidden),
-                        "token_type_embeddings": nn.Embedding(2, size.hidden),
-                        "LayerNorm": _norm(size),
-                    }
-                ),
-                "encoder": nn.ModuleDict(
-                    {"layer": nn.ModuleList(_layer(size) for _ in range(size.layers))}
-                ),
-                "pooler": nn.ModuleDict({"dense": nn.Linear(size.hidden, size.hidden)}),
-            }
+        self.bert: Any = _modules(
+            embeddings=_modules(
+                word_embeddings=nn.Embedding(size.vocabulary, size.hidden),
+                position_embeddings=nn.Embedding(size.positions, size.hidden),
+                token_type_embeddings=nn.Embedding(2, size.hidden),
+                LayerNorm=_norm(size),
+            ),
+            encoder=_modules(layer=nn.ModuleList(_layer(size) for _ in range(size.layers))),
+            pooler=_modules(dense=nn.Linear(size.hidden, size.hidden)),
         )
         self.classifier = nn.Linear(size.hidden, classes)
         for module in self.modules():
@@ -95,26 +89,20 @@ def _norm(size: Size) -> nn.LayerNorm:
 
 
 def _layer(size: Size) -> nn.ModuleDict:
-    def dense(before: int, after: int) -> nn.Linear:
-        return nn.Linear(before, after)
-
-    square = {name: dense(size.hidden, size.hidden) for name in ("query", "key", "value")}
-    return nn.ModuleDict(
-        {
-            "attention": nn.ModuleDict(
-                {
-                    "self": nn.ModuleDict(square),
-                    "output": nn.ModuleDict(
-                        {"dense": dense(size.hidden, size.hidden), "LayerNorm": _norm(size)}
-                    ),
-                }
-            ),
-            "intermediate": nn.ModuleDict({"dense": dense(size.hidden, size.inner)}),
-            "output": nn.ModuleDict(
-                {"dense": dense(size.inner, size.hidden), "LayerNorm": _norm(size)}
-            ),
-        }
+    hidden = size.hidden
+    square = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+    return _modules(
+        attention=_modules(
+            self=_modules(**square),
+            output=_modules(dense=nn.Linear(hidden, hidden), LayerNorm=_norm(size)),
+        ),
+        intermediate=_modules(dense=nn.Linear(hidden, size.inner)),
+        output=_modules(dense=nn.Linear(size.inner, hidden), LayerNorm=_norm(size)),
     )
+
+
+def _modules(**modules: nn.Module) -> nn.ModuleDict:
+    return nn.ModuleDict(modules)
 
 
 def load_pretrained(model: Bert, path: Path) -> None:

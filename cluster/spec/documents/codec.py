@@ -11,22 +11,12 @@ import functools
 import json
 import math
 import types
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from reprlib import repr as short
-from typing import (
-    Annotated,
-    Any,
-    Self,
-    TypeVar,
-    Union,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Self, TypeVar, Union, cast
 
 SCHEMA = 2
 """Version of all documents. A key may be added to it; a renamed key makes the next version."""
@@ -70,7 +60,7 @@ Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Document:
     """A document, or a part of one: subclasses are frozen dataclasses whose fields are its keys.
@@ -120,7 +110,7 @@ def from_json(hint: type[T], value: object) -> T:
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
     """Key -> type of a dataclass's or a NamedTuple's fields, in order."""
-    found = get_type_hints(kind, include_extras=True)
+    found = typing.get_type_hints(kind, include_extras=True)
     if not dataclasses.is_dataclass(kind):
         return found
     names = (f.name for f in dataclasses.fields(kind) if f.name != "unknown_keys")
@@ -133,7 +123,7 @@ hints: Callable[[Any], dict[str, Any]] = _hints
 @functools.cache
 def reader(hint: Any) -> Reader:
     """The function that reads a value of this type."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return functools.partial(_read_range, reader(arguments[0]), arguments[1])
     if origin in (Union, types.UnionType):

@@ -17,11 +17,6 @@ from cluster.spec.documents.codec import (
 )
 from cluster.spec.records import SEGMENT_BYTES, Counters
 
-
-def _now() -> float:
-    return round(time.time(), 4)
-
-
 KINDS: dict[str, type["Event"]] = {}
 """The classes below, by the word under the key `event`."""
 
@@ -37,7 +32,7 @@ class Event(Document):
         if kind:
             KINDS[kind] = cls
 
-    t: float = field(default_factory=_now)
+    t: float = field(default_factory=lambda: round(time.time(), 4))
     """Unix time, seconds."""
 
     def to_json(self) -> Json:
