@@ -6,6 +6,7 @@ python3 -m analysis.predict fit runs --output fitted.json       then --fit fitte
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,11 +23,7 @@ from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 65_536
 FASTEST_LINK = 10**13
-
-
-def _any_link(text: str) -> Link:
-    """Also one that is faster than this project can emulate."""
-    return parse_link(text, highest=FASTEST_LINK)
+"""Faster than this project can emulate."""
 
 
 def _parser() -> Parser:
@@ -41,7 +38,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")
     link = "of every node, such as 10gbit or 1gbit/0.1ms"
-    add("--link", type=argument(_any_link), required=True, metavar="RATE[/DELAY]", help=link)
+    rate = argument(functools.partial(parse_link, highest=FASTEST_LINK))
+    add("--link", type=rate, required=True, metavar="RATE[/DELAY]", help=link)
     size = "k, M, G are powers of 1000"
     add("--model-bytes", type=argument(parse_size), required=True, metavar="M", help=size)
     add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")

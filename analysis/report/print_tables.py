@@ -47,14 +47,11 @@ def print_runs(runs: pd.DataFrame, console: Console) -> None:
         table.add_row(str(session))
         for _, run in members.iterrows():
             style = "red" if problem(run) else None
-            texts = ["  " + run["run"], *_cells(run), run["status"]]
+            cells = ["-" if pd.isna(run[name]) else text(run[name]) for _, name, text in COLUMNS]
+            texts = ["  " + run["run"], *cells, run["status"]]
             table.add_row(*texts[: len(table.columns)], style=style)
     console.print("payload sent per worker and step, measured and predicted")
     console.print(table)
     for _, run in runs.iterrows():
         if problem(run):
             console.print(f"{run['session']}/{run['run']}: {problem(run)}", soft_wrap=True)
-
-
-def _cells(run: pd.Series[Any]) -> list[str]:
-    return ["-" if pd.isna(run[name]) else text(run[name]) for _, name, text in COLUMNS]

@@ -53,6 +53,11 @@ class Runs:
     def completed(self) -> pd.DataFrame:
         return self.table[self.table["status"] == "completed"]
 
+    def named(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One of these frames with session and run instead of a number."""
+        names = self.table[["session", "run"]]
+        return frame.merge(names, left_on="number", right_index=True).drop(columns="number")
+
 
 @dataclass(frozen=True)
 class _Read:

@@ -16,10 +16,10 @@ from analysis.report.context import Report
 from analysis.report.page import Chart
 from analysis.report.time import steps
 from analysis.report.time.scaling import find_series
+from analysis.report.traffic.bandwidth import bandwidth
 from analysis.report.traffic.over_time import BINS, read_rates
 from analysis.tables.configurations import find_configurations, mean
 from analysis.tables.load import Runs, load_runs
-from analysis.theory.bandwidth import bandwidth
 from cluster.spec.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"

@@ -44,9 +44,7 @@ def section(report: Report) -> Section | None:
         costs += rows
     if not body:
         return None
-    points = report.runs.curves.merge(
-        report.runs.table[["session", "run"]], left_on="number", right_index=True
-    ).drop(columns="number")
+    points = report.runs.named(report.runs.curves)
     tables = {"target": pd.DataFrame(costs).drop(columns="share", errors="ignore")}
     note = NOTE.format(scored_on=scored_on(report.runs.table))
     return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": points})

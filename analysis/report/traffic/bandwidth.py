@@ -1,9 +1,23 @@
-"""Use of the links: algorithm bandwidth, bus bandwidth, utilisation of the busiest link."""
+"""Use of the links: algorithm and bus bandwidth as nccl-tests defines them, and utilisation.
+
+With S bytes and t seconds for one collective operation among n ranks:
+
+    algorithm bandwidth   algbw = S / t
+    bus bandwidth         busbw = algbw x 2(n-1)/n     all-reduce, S the size of the vector
+                          busbw = algbw x (n-1)/n      all-gather, S the size of the n vectors
+
+busbw does not depend on n where links are used as well as they can be, so it compares with what a
+link can carry. Which operation's result a strategy delivers is in its record: among all workers, or
+among the P+1 of a group. A star's low busbw says how much worse than a ring it uses the links.
+
+Utilisation is that of the busiest link: the bytes it must carry, headers included, over what it
+could have carried in that time. It is the lower bound of the exchange over the time it took.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -11,9 +25,9 @@ from analysis.report.context import Report
 from analysis.report.figures import bar_chart, percent_scale
 from analysis.report.page import Block, Chart, Column, Row, Section, Table
 from analysis.tables.configurations import Configuration, mean
-from analysis.theory.bandwidth import Bandwidth, bandwidth
 from cluster.observe.units import bits_rate, bytes_text, percents, seconds_text
 from cluster.spec.links import parse_link
+from cluster.spec.strategies import facts_of
 
 COLUMNS = [
     Column("configuration", "configuration", style="left"),
@@ -43,6 +57,24 @@ def section(report: Report) -> Section | None:
     body: list[Block] = [_chart(shaped)] if shaped else []
     body.append(Table(rows, COLUMNS))
     return Section("bandwidth", "Use of the links", body, NOTE, {"bandwidth": pd.DataFrame(rows)})
+
+
+class Bandwidth(NamedTuple):
+    """Bytes a second."""
+
+    algbw: float
+    busbw: float
+
+
+def bandwidth(
+    strategy: str, workers: int, passes: int | None, model_bytes: int, time_s: float
+) -> Bandwidth:
+    ranks = workers if passes is None else min(passes + 1, workers)
+    if facts_of(strategy).collective == "all-gather":
+        algbw = ranks * model_bytes / time_s
+        return Bandwidth(algbw, algbw * (ranks - 1) / ranks)
+    algbw = model_bytes / time_s
+    return Bandwidth(algbw, algbw * 2 * (ranks - 1) / ranks)
 
 
 def exchange(run: pd.Series[Any], exposed_s: float | None) -> tuple[float, Bandwidth] | None:

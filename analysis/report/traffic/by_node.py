@@ -53,9 +53,9 @@ def section(report: Report) -> page.Section | None:
     tables = {}
     if shown:
         body += [*_by_node(report, shown), *_by_pair(runs, shown)]
-        tables = {"nodes": _named(runs, runs.traffic)}
+        tables = {"nodes": runs.named(runs.traffic)}
         if not runs.pairs.empty:
-            tables["pairs"] = _named(runs, runs.pairs)
+            tables["pairs"] = runs.named(runs.pairs)
     return page.Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
 
 
@@ -96,12 +96,6 @@ def _unmeasured(missing: int, shown: int) -> str:
         f"Theory only for {which}: bytes per connection were not counted (an older gradwire, or a"
         " kernel before Linux 4.19), or the two ends of connections could not be matched."
     )
-
-
-def _named(runs: Runs, of_runs: pd.DataFrame) -> pd.DataFrame:
-    """With session and run instead of a number."""
-    names = runs.table[["session", "run"]]
-    return of_runs.merge(names, left_on="number", right_index=True).drop(columns="number")
 
 
 def _nodes(runs: Runs, configuration: Configuration) -> pd.DataFrame:
