@@ -102,41 +102,16 @@ def fitted_as(strategy: str) -> str:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a strategy's message schedule says of an exchange, in units of M."""
+    """What a strategy's message schedule says of an exchange; bytes are in units of M."""
 
     steps: int
     """Messages that follow each other."""
-    path_models: float
+    path: float
     """What must pass one link after the other."""
     leaves: int
     """That send to one root at once, in a pipeline."""
     pauses: bool
     """Whether links are idle while messages wait for others."""
-
-
-def exchange_of(cluster: Cluster) -> Exchange:
-    return _exchange_of(cluster.strategy, cluster.workers, cluster.passes)
-
-
-@functools.cache
-def _exchange_of(strategy: str, workers: int, passes: int | None) -> Exchange:
-    """With passes, of a full group: on the ring schedule the first group is full."""
-    setting = Setting(workers=workers, model_bytes=1, passes=passes, schedule="ring")
-    messages = facts_of(strategy).messages(0, setting)
-    path = path_bytes(messages)
-    pipelined = any(flow.pipelined for flow in messages)
-    return Exchange(
-        steps=step_count(messages),
-        path_models=float(path),
-        leaves=len(leaves(messages)) if pipelined else 0,
-        pauses=path > busiest_bytes(messages),
-    )
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Predicted bytes of an exchange, in units of M: they are proportional to it."""
-
     sent_mean: float
     busiest: float
     """Sent or received, by the node with most."""
@@ -147,20 +122,27 @@ class Shares:
     nodes: int
 
 
-def shares(cluster: Cluster) -> Shares:
-    return _shares(cluster.strategy, cluster.workers, cluster.passes, cluster.schedule)
+def exchange_of(cluster: Cluster) -> Exchange:
+    return _exchange_of(cluster.strategy, cluster.workers, cluster.passes, cluster.schedule)
 
 
 @functools.cache
-def _shares(strategy: str, workers: int, passes: int | None, schedule: str | None) -> Shares:
-    unit = 10**6
+def _exchange_of(strategy: str, workers: int, passes: int | None, schedule: str | None) -> Exchange:
+    """Messages are those of a full group: on the ring schedule the first group is full."""
+    setting = Setting(workers=workers, model_bytes=1, passes=passes, schedule="ring")
+    messages = facts_of(strategy).messages(0, setting)
+    path, unit = path_bytes(messages), 10**6
     setting = Setting(workers=workers, model_bytes=unit, passes=passes, schedule=schedule)
     predicted = predict(strategy, setting, ROUNDS if passes else 1)
     by_node = [
         (sent + received) / unit
         for sent, received in zip(predicted.sent_by_rank, predicted.received_by_rank, strict=True)
     ]
-    return Shares(
+    return Exchange(
+        steps=step_count(messages),
+        path=float(path),
+        leaves=len(leaves(messages)) if any(flow.pipelined for flow in messages) else 0,
+        pauses=path > busiest_bytes(messages),
         sent_mean=predicted.sent_mean / unit,
         busiest=max(predicted.sent_max, predicted.received_max) / unit,
         handled_most=max(by_node),
@@ -180,7 +162,7 @@ def last_bucket(cluster: Cluster) -> float:
 def saved_s(cluster: Cluster) -> float:
     """Of an exchange, by what the token buckets of throttled links held when it began."""
     exchange = exchange_of(cluster)
-    if not cluster.burst_bytes or cluster.rate_mbit is None or not exchange.path_models:
+    if not cluster.burst_bytes or cluster.rate_mbit is None or not exchange.path:
         return 0.0
     per_byte_s = 8e-6 / cluster.rate_mbit
     if exchange.pauses:
@@ -191,20 +173,20 @@ def saved_s(cluster: Cluster) -> float:
 
 def time_features(cluster: Cluster) -> list[float]:
     """What each of TIME_TERMS is multiplied with."""
-    share, exchange = shares(cluster), exchange_of(cluster)
-    steps, worked = float(exchange.steps), share.handled_most
+    exchange = exchange_of(cluster)
+    steps, worked = float(exchange.steps), exchange.handled_most
     if cluster.cores is not None:
-        steps *= max(1.0, share.nodes / cluster.cores)
-        worked = max(worked, share.handled / cluster.cores)
+        steps *= max(1.0, exchange.nodes / cluster.cores)
+        worked = max(worked, exchange.handled / cluster.cores)
     per_byte_s = 0.0 if cluster.rate_mbit is None else 8e-6 / cluster.rate_mbit
-    path = exchange.path_models * cluster.model_bytes * WIRE_PER_PAYLOAD
+    path = exchange.path * cluster.model_bytes * WIRE_PER_PAYLOAD
     fill = exchange.leaves * min(cluster.model_bytes, FILL_BYTES)
     return [steps, path * per_byte_s, worked * cluster.model_bytes, fill * per_byte_s]
 
 
 def predicted_sent_bytes(cluster: Cluster) -> float:
     """Payload per worker and exchange, without framing."""
-    return shares(cluster).sent_mean * cluster.model_bytes
+    return exchange_of(cluster).sent_mean * cluster.model_bytes
 
 
 def byte_features(cluster: Cluster) -> list[float]:
@@ -232,6 +214,6 @@ def forecast(constants: Constants, cluster: Cluster) -> Forecast:
     sent = predicted_sent_bytes(cluster)
     framing = sum(a * b for a, b in zip(byte_features(cluster), constants.bytes, strict=True))
     factor = 1 + framing / sent if sent else 1.0
-    busiest = shares(cluster).busiest * cluster.model_bytes
+    busiest = exchange_of(cluster).busiest * cluster.model_bytes
     limit = max(parts, key=lambda name: parts[name])
     return Forecast(step, exchange, sent * factor, busiest * factor, limit)

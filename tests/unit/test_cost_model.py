@@ -14,7 +14,6 @@ from analysis.predict.cost_model import (
     exchange_of,
     forecast,
     saved_s,
-    shares,
 )
 from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
@@ -84,7 +83,7 @@ def test_too_few_runs_are_not_fitted() -> None:
 @pytest.mark.parametrize(("workers", "models"), [(2, 2), (3, 4), (4, 5), (5, 7), (8, 9)])
 def test_a_tree_passes_its_levels_one_by_one(workers: int, models: int) -> None:
     """Up, one M for each level; down, a node's children share its link, and then theirs."""
-    assert exchange_of(cluster("reduce-broadcast", workers, 100, 1)).path_models == models
+    assert exchange_of(cluster("reduce-broadcast", workers, 100, 1)).path == models
 
 
 def test_links_and_nodes_work_at_the_same_time_and_the_slower_counts() -> None:
@@ -155,7 +154,7 @@ def test_ddp_hides_all_but_its_last_bucket(size: int, compute: float, step: floa
 
 
 def test_the_busiest_node_is_the_root_of_a_star() -> None:
-    found = shares(cluster("gather-scatter", 9, 100, 1))
+    found = exchange_of(cluster("gather-scatter", 9, 100, 1))
     assert (found.busiest, found.handled_most) == (8, 16)
 
 
