@@ -10,9 +10,8 @@ N0 is the fewest workers in the series. With one batch for all workers together
 (--global-batch-size) a step is strong scaling, too.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -63,39 +62,29 @@ class Size:
 
 @dataclass(frozen=True)
 class Series:
-    label: str
-    strategy: str
-    sizes: tuple[Size, ...]
-
-
-@dataclass(frozen=True)
-class Members:
-    """Runs of one series, by workers."""
-
-    found: tuple[Configuration, ...]
+    runs: tuple[Configuration, ...]
+    """By workers."""
     batch: int
     """Of a worker, or of all together."""
     over_all: bool
+    sizes: tuple[Size, ...] = ()
+    label: str = ""
 
     @property
-    def batch_text(self) -> str:
-        return f"{self.batch:,} samples {'over all workers' if self.over_all else 'a worker'}"
+    def strategy(self) -> str:
+        return self.runs[-1].strategy
 
 
 def find_series(runs: Runs, configurations: Sequence[Configuration]) -> list[Series]:
     found = [
-        (members, sizes)
-        for members in _find_members(configurations)
-        if len(sizes := _sizes(runs, members)) > 1
+        replace(series, sizes=_sizes(runs, series)) for series in _without_sizes(configurations)
     ]
-    labels = _labels([members for members, _ in found])
-    return [
-        Series(label, members.found[-1].strategy, sizes)
-        for label, (members, sizes) in zip(labels, found, strict=True)
-    ]
+    found = [series for series in found if len(series.sizes) > 1]
+    labels = _labels(found)
+    return [replace(series, label=label) for series, label in zip(found, labels, strict=True)]
 
 
-def _find_members(configurations: Sequence[Configuration]) -> Iterator[Members]:
+def _without_sizes(configurations: Sequence[Configuration]) -> Iterator[Series]:
     keys = [key for key in SAME if key not in ("workers", "batch_size")]
     groups: dict[tuple[str, ...], list[Configuration]] = {}
     singles: dict[tuple[str, ...], dict[int, Configuration]] = {}
@@ -109,22 +98,22 @@ def _find_members(configurations: Sequence[Configuration]) -> Iterator[Members]:
     for group in groups.values():
         alone = singles.get(_values(group[0], TRAINING), {})
         by_batch = list(_per_worker(group, alone))
-        taken = {run.numbers for members in by_batch for run in members.found}
+        taken = {run.numbers for series in by_batch for run in series.runs}
         rest = [run for run in group if run.numbers not in taken]
         yield from by_batch
         yield from _over_all(rest, alone)
 
 
-def _per_worker(group: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Members]:
+def _per_worker(group: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Series]:
     """Series with one batch size per worker."""
     for batch in sorted({_batch(run) for run in group}):
         same = [run for run in group if _batch(run) == batch]
         members = _with_base(same, alone.get(batch))
         if len(members) > 1:
-            yield Members(tuple(members), batch, over_all=False)
+            yield Series(tuple(members), batch, over_all=False)
 
 
-def _over_all(rest: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Members]:
+def _over_all(rest: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Series]:
     """Series with one batch for all workers together."""
     while rest:
         whole = max(_batch(run) * _workers(run) for run in rest)
@@ -134,7 +123,7 @@ def _over_all(rest: list[Configuration], alone: dict[int, Configuration]) -> Ite
         base = next((alone[size] for size in alone if least <= size <= whole), None)
         members = _with_base(same, base)
         if len({_workers(run) for run in members}) == len(members) > 1:
-            yield Members(tuple(members), whole, over_all=True)
+            yield Series(tuple(members), whole, over_all=True)
 
 
 def _values(run: Configuration, keys: Sequence[str]) -> tuple[str, ...]:
@@ -157,10 +146,10 @@ def _with_base(members: list[Configuration], base: Configuration | None) -> list
     return ordered
 
 
-def _sizes(runs: Runs, members: Members) -> tuple[Size, ...]:
+def _sizes(runs: Runs, series: Series) -> tuple[Size, ...]:
     times = [
         (_workers(run), step, epoch)
-        for run in members.found
+        for run in series.runs
         if (step := mean(runs, run, "step_median_s")) and (epoch := _epoch_s(runs, run))
     ]
     if not times:
@@ -171,7 +160,7 @@ def _sizes(runs: Runs, members: Members) -> tuple[Size, ...]:
             workers=workers,
             step_s=step,
             epoch_s=epoch,
-            step_efficiency=None if members.over_all else first_step / step,
+            step_efficiency=None if series.over_all else first_step / step,
             speed_up=first_epoch / epoch,
             efficiency=first_epoch / epoch * least / workers,
         )
@@ -189,31 +178,28 @@ def _epoch_s(runs: Runs, run: Configuration) -> float | None:
     return train / count if train else None
 
 
-def _labels(series: Sequence[Members]) -> list[str]:
+def _labels(found: Sequence[Series]) -> list[str]:
     """What tells series apart; the batch where nothing else does, or where it is one for all."""
     tasks: dict[str, list[int]] = {}
-    for place, members in enumerate(series):
-        tasks.setdefault(members.found[-1].task, []).append(place)
-    labels = [""] * len(series)
+    for place, series in enumerate(found):
+        tasks.setdefault(series.runs[-1].task, []).append(place)
+    labels = [""] * len(found)
     for task, places in tasks.items():
-        plain = [_without_batch(series[place].found[-1]) for place in places]
-        found = [run.label for run in named(plain, with_workers=False)]
-        for place, label in zip(places, found, strict=True):
-            members = series[place]
-            with_batch = members.over_all or found.count(label) > 1
-            parts = [
-                label,
-                members.batch_text if with_batch else "",
-                task if len(tasks) > 1 else "",
-            ]
-            labels[place] = ", ".join(part for part in parts if part)
+        plain = [_without_batch(found[place].runs[-1]) for place in places]
+        short = [run.label for run in named(plain, with_workers=False)]
+        for place, label in zip(places, short, strict=True):
+            parts = [label]
+            if found[place].over_all or short.count(label) > 1:
+                where = "over all workers" if found[place].over_all else "a worker"
+                parts.append(f"{found[place].batch:,} samples {where}")
+            labels[place] = ", ".join([*parts, task] if len(tasks) > 1 else parts)
     return labels
 
 
 def _without_batch(run: Configuration) -> Configuration:
     row = run.row.copy()
     row["batch_size"] = pd.NA
-    return dataclasses.replace(run, row=row)
+    return replace(run, row=row)
 
 
 def section(report: Report) -> Section | None:
