@@ -54,12 +54,12 @@ def by_node(experiment: Experiment, steps: Sequence[Steps]) -> list[NodeSeconds]
                 node=node_name(rank),
                 rank=rank,
                 role="worker" if is_worker else "server",
-                step_median_s=periodic_median([s.step_s for s in settled], period),
-                compute_median_s=periodic_median([s.compute_s for s in settled], period),
+                step_median_s=periodic_median(period, [s.step_s for s in settled]),
+                compute_median_s=periodic_median(period, [s.compute_s for s in settled]),
                 exposed_communication_median_s=periodic_median(
-                    [s.exchange_s for s in settled], period
+                    period, [s.exchange_s for s in settled]
                 ),
-                waiting_median_s=periodic_median([wait.seconds for wait in waits_then], period),
+                waiting_median_s=periodic_median(period, [wait.seconds for wait in waits_then]),
                 waits_mostly_for=_mostly_for(waits_then),
             )
         )
@@ -71,16 +71,11 @@ def median_of_all(
 ) -> float | None:
     """The median over all workers' steps, averaged over a period worker by worker."""
     period = steps_of_a_period(experiment)
-    means = [
-        mean
-        for of_worker in steps
-        for mean in periodic_means([value(step) for step in of_worker[WARM_UP:]], period)
-    ]
-    return round(median(means), 6) if means else None
+    return periodic_median(period, *([value(step) for step in each[WARM_UP:]] for each in steps))
 
 
-def periodic_median(values: Iterable[float | None], period: int) -> float | None:
-    means = periodic_means(values, period)
+def periodic_median(period: int, *by_worker: Iterable[float | None]) -> float | None:
+    means = [mean for values in by_worker for mean in periodic_means(values, period)]
     return round(median(means), 6) if means else None
 
 
@@ -144,21 +139,18 @@ def _schedule(experiment: Experiment) -> str:
 
 def _groups(experiment: Experiment, index: int) -> Partition:
     """Who exchanges with whom after this step, counted from 0; nobody where no exchange is due."""
-    round_index = _round(experiment, index)
-    if round_index is None:
+    done = rounds_of(experiment, index)
+    if rounds_of(experiment, index + 1) == done:
         return ()
     workers, passes = experiment.workers, experiment.passes
     if passes is None:
         return (tuple(range(workers)),)
-    return groups(round_index, workers, passes, _schedule(experiment), experiment.seed)
+    return groups(done, workers, passes, _schedule(experiment), experiment.seed)
 
 
-def _round(experiment: Experiment, index: int) -> int | None:
-    """The exchange that ends this step: one every local_steps and one at an epoch's end."""
-    if experiment.rounds == 0:
-        return None
-    epoch, place = divmod(index, experiment.steps_per_epoch)
-    since, rest = divmod(place + 1, experiment.local_steps)
-    if rest and place + 1 < experiment.steps_per_epoch:
-        return None
-    return epoch * experiment.rounds_per_epoch + since + (rest > 0) - 1
+def rounds_of(experiment: Experiment, steps: int) -> int:
+    """Exchanges in so many steps: one every local_steps and one at an epoch's end."""
+    if not experiment.rounds:
+        return 0
+    epochs, rest = divmod(steps, experiment.steps_per_epoch)
+    return epochs * experiment.rounds_per_epoch + rest // experiment.local_steps

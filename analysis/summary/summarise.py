@@ -5,7 +5,7 @@ python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (comma
 
 from analysis.summary import control_traffic, counters, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
-from analysis.summary.step_times import by_node, median_of_all
+from analysis.summary.step_times import by_node, median_of_all, rounds_of
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.events import Result
 from cluster.spec.documents.summary import CurvePoint, Seconds, Summary
@@ -28,7 +28,7 @@ def summarise(
         spec=experiment.to_json(),
         model_bytes=run.hello.model_bytes if run.hello else None,
         steps=steps,
-        rounds=_rounds(experiment, steps),
+        rounds=rounds_of(experiment, steps),
         epochs=len(run.logs[0].epochs),
         samples_seen=steps * experiment.batch_size,
         accuracy=result.accuracy if result else None,
@@ -83,14 +83,6 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
             )
         )
     return points
-
-
-def _rounds(experiment: Experiment, steps: int) -> int:
-    """Exchanges in so many steps; an epoch ends with one, also when it is not a whole number."""
-    if not experiment.rounds:
-        return 0
-    epochs, rest = divmod(steps, experiment.steps_per_epoch)
-    return epochs * experiment.rounds_per_epoch + rest // experiment.local_steps
 
 
 def _seconds(run: RecordedRun) -> Seconds:

@@ -75,7 +75,7 @@ def test_an_all_reduce_is_slowed_on_all_nodes_to_the_bound_of_the_slow_link(runs
     Steps alternate a little, so they are taken by twos.
     """
     slow, free = runs["allreduce", "2:20mbit"], runs["allreduce", None]
-    steps = [periodic_median(values[1:], 2) for values in by_rank(slow, "step_s")]
+    steps = [periodic_median(2, values[1:]) for values in by_rank(slow, "step_s")]
     assert steps == [pytest.approx(steps[SLOW], rel=0.05)] * WORKERS
     assert steps[SLOW] is not None
     assert steps[SLOW] > 0.98 * seconds(slow)["communication_bound_s"]

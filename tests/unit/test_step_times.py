@@ -61,11 +61,11 @@ def test_nobody_waits_in_a_step_without_an_exchange() -> None:
 
 def test_a_median_is_taken_of_means_over_a_period() -> None:
     """Short and long in turn: a plain median would be 1 or 9, by the number of steps."""
-    assert periodic_median([1, 9, 1, 9, 1], 1) == 1
-    assert periodic_median([1, 9, 1, 9, 1], 2) == 5
-    assert periodic_median([1, 9, 1], 20) == pytest.approx(11 / 3)
-    assert periodic_median([], 2) is None
-    assert periodic_median([None, None], 2) is None
+    assert periodic_median(1, [1, 9, 1, 9, 1]) == 1
+    assert periodic_median(2, [1, 9, 1, 9, 1]) == 5
+    assert periodic_median(20, [1, 9, 1]) == pytest.approx(11 / 3)
+    assert periodic_median(2, []) is None
+    assert periodic_median(2, [None, None]) is None
 
 
 @pytest.mark.parametrize(
