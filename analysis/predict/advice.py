@@ -1,26 +1,15 @@
-"""Which strategy on which links and why, and where one overtakes another, by the cost model."""
+"""Which strategy on which links and why, by the cost model."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 from analysis.predict.cost_model import Cluster, Forecast
-from analysis.predict.crossovers import (
-    Crossover,
-    Stretch,
-    crossovers,
-    fastest,
-    rates_mbit,
-    worker_counts,
-)
+from analysis.predict.crossovers import fastest, rates_mbit
 from analysis.predict.fitted import FAR, Fitted
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.strategies import STRATEGIES
 
-MOST_WORKERS = 1024
 NEAR = 0.2
 """Bytes whose time is that of an exchange, give or take this share, are its reason."""
 UNKNOWN_IF_LEARNED = "Whether they learn as much, only runs of both can tell."
@@ -179,46 +168,3 @@ def by_link(model: Fitted, model_bytes: int, workers: int) -> str:
         return ""
     parts = [f"{', '.join(part.fastest)} up to {part.high:g} Mbit/s" for part in stretches[:-1]]
     return f"Quickest by link: {'; '.join(parts)}; then {', '.join(stretches[-1].fastest)}."
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Step times as the number of workers or the link changes, and the other stays."""
-
-    by: str
-    """workers or mbit."""
-    stretches: tuple[Stretch, ...]
-    """The fastest, of those that average everything at every step."""
-    crossovers: tuple[tuple[Crossover, str], ...]
-    """Of all pairs, in order; and what of it is outside of the fit."""
-
-
-def sweeps(model: Fitted, clusters: Sequence[Cluster]) -> list[Sweep]:
-    """By workers and by link, from clusters that differ only in their strategy."""
-    most = max(MOST_WORKERS, clusters[0].workers)
-    return [
-        _sweep(model, clusters, "workers", [float(count) for count in worker_counts(most)]),
-        _sweep(model, clusters, "mbit", rates_mbit()),
-    ]
-
-
-def _sweep(model: Fitted, clusters: Sequence[Cluster], by: str, values: Sequence[float]) -> Sweep:
-    named = {cluster.strategy: cluster for cluster in clusters}
-    full, less = _by_averaging(list(named))
-
-    def at(name: str, value: float) -> Cluster:
-        if by == "workers":
-            return dataclasses.replace(named[name], workers=int(value))
-        return dataclasses.replace(named[name], rate_mbit=value)
-
-    @functools.cache
-    def step_s(name: str, value: float) -> float:
-        return model.forecast(at(name, value)).step_s
-
-    found = [
-        (crossing, model.outside(at(crossing.faster, crossing.at)))
-        for first, second in combinations(named, 2)
-        for crossing in crossovers(first, second, values, step_s)
-    ]
-    found.sort(key=lambda pair: pair[0].at)
-    return Sweep(by, tuple(fastest(full or less, values, step_s)), tuple(found))

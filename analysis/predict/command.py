@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from analysis.predict.advice import sweeps
 from analysis.predict.cost_model import Cluster
+from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import SHIPPED, Fitted, error_text, load
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument

@@ -1,10 +1,18 @@
 """Where one strategy overtakes another, as workers or links change. Pure."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+
+from analysis.predict.cost_model import Cluster
+from analysis.predict.fitted import Fitted
+from cluster.spec.strategies import STRATEGIES
 
 StepTime = Callable[[str, float], float]
 """(strategy, number of workers or rate) -> seconds."""
+MOST_WORKERS = 1024
 TIE = 0.01
 """Relative: step times that differ by less are equal."""
 
@@ -68,3 +76,46 @@ def worker_counts(most: int) -> list[int]:
 def rates_mbit() -> list[float]:
     """From 1 to 100,000 Mbit/s, ten rates per decade."""
     return [float(f"{10 ** (step / 10):.3g}") for step in range(51)]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Step times as the number of workers or the link changes, and the other stays."""
+
+    by: str
+    """workers or mbit."""
+    stretches: tuple[Stretch, ...]
+    """The fastest, of those that average everything at every step."""
+    crossovers: tuple[tuple[Crossover, str], ...]
+    """Of all pairs, in order; and what of it is outside of the fit."""
+
+
+def sweeps(model: Fitted, clusters: Sequence[Cluster]) -> list[Sweep]:
+    """By workers and by link, from clusters that differ only in their strategy."""
+    most = max(MOST_WORKERS, clusters[0].workers)
+    return [
+        _sweep(model, clusters, "workers", [float(count) for count in worker_counts(most)]),
+        _sweep(model, clusters, "mbit", rates_mbit()),
+    ]
+
+
+def _sweep(model: Fitted, clusters: Sequence[Cluster], by: str, values: Sequence[float]) -> Sweep:
+    named = {cluster.strategy: cluster for cluster in clusters}
+    full = [name for name in named if STRATEGIES[name].averages_everything]
+
+    def at(name: str, value: float) -> Cluster:
+        if by == "workers":
+            return dataclasses.replace(named[name], workers=int(value))
+        return dataclasses.replace(named[name], rate_mbit=value)
+
+    @functools.cache
+    def step_s(name: str, value: float) -> float:
+        return model.forecast(at(name, value)).step_s
+
+    found = [
+        (crossing, model.outside(at(crossing.faster, crossing.at)))
+        for first, second in combinations(named, 2)
+        for crossing in crossovers(first, second, values, step_s)
+    ]
+    found.sort(key=lambda pair: pair[0].at)
+    return Sweep(by, tuple(fastest(full or list(named), values, step_s)), tuple(found))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.predict.advice import Step, advice, by_link, clusters, sweeps
+from analysis.predict.advice import Step, advice, by_link, clusters
 from analysis.predict.cost_model import (
     Cluster,
     Constants,
@@ -15,6 +15,7 @@ from analysis.predict.cost_model import (
     forecast,
     saved_s,
 )
+from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.observations import Observation, observe_all

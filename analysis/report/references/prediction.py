@@ -7,9 +7,9 @@ from statistics import median
 import pandas as pd
 
 from analysis.predict import fitted
-from analysis.predict.advice import advice, by_link, clusters, sweeps
+from analysis.predict.advice import advice, by_link, clusters
 from analysis.predict.cost_model import Cluster
-from analysis.predict.crossovers import worker_counts
+from analysis.predict.crossovers import sweeps, worker_counts
 from analysis.predict.fitted import Fitted
 from analysis.predict.observations import Observation, observe_all
 from analysis.report import figures, page
