@@ -4,13 +4,11 @@ All give the same: N nodes on one switch that carry out a list of runs. A new en
 with an engine.py (`check` and `open_engine`, as in EngineModule) and one row of ENGINES.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, Self, cast
 
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
@@ -119,34 +117,10 @@ class CounterSource:
     read: Callable[[], dict[int, Counters]]
 
 
-class Engine(Protocol):
-    """An engine that is ready to start the clusters of a session.
-
-    An engine that has no files of its own and leaves nothing behind inherits those two methods.
-    """
-
-    @property
-    def about(self) -> Options:
-        """What environment.json records of the engine."""
-
-    def check_links(self, links: Iterable[Link]) -> None:
-        """EngineUnavailable where the nodes' kernel cannot shape such links."""
-
-    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
-        """Add the engine's own files to a new run folder."""
-        return
-
-    def cluster(self, plan: ClusterPlan) -> Cluster: ...
-
-    def remove_leftovers(self, session: str) -> None:
-        """Remove what an interruption may have left of a session."""
-        return
-
-
 class Cluster(Protocol):
     """A context manager: entering starts the nodes, leaving always removes them."""
 
-    def __enter__(self) -> Cluster: ...
+    def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
 
     @property
@@ -171,6 +145,30 @@ class Cluster(Protocol):
 
     def last_words(self, rank: int) -> str:
         """What the engine knows of a node's end, beyond the run's own log."""
+
+
+class Engine(Protocol):
+    """An engine that is ready to start the clusters of a session.
+
+    An engine that has no files of its own and leaves nothing behind inherits those two methods.
+    """
+
+    @property
+    def about(self) -> Options:
+        """What environment.json records of the engine."""
+
+    def check_links(self, links: Iterable[Link]) -> None:
+        """EngineUnavailable where the nodes' kernel cannot shape such links."""
+
+    def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
+        """Add the engine's own files to a new run folder."""
+        return
+
+    def cluster(self, plan: ClusterPlan) -> Cluster: ...
+
+    def remove_leftovers(self, session: str) -> None:
+        """Remove what an interruption may have left of a session."""
+        return
 
 
 class EngineModule(Protocol):

@@ -15,8 +15,6 @@ and stays after the last run until it is stopped, so that the host can read the 
 Unattended it does neither: the folder was prepared before, and results are collected afterwards.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal
@@ -26,6 +24,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch  # noqa: F401  imported once, before the first fork
 
@@ -53,7 +52,7 @@ class Settings:
     """No host starts runs, reads counters or stops this worker."""
 
     @classmethod
-    def from_environment(cls) -> Settings:
+    def from_environment(cls) -> Self:
         record = os.environ.get("GRADWIRE_RECORD", "")
         if record not in ("", "0", "1", UNATTENDED):
             sys.exit(f"worker: GRADWIRE_RECORD is 0, 1 or {UNATTENDED}, not {record!r}")

@@ -1,11 +1,10 @@
 """What a Docker engine must be able to do before a cluster starts, and how to get one."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from cluster.cgroups import check_swap
 from cluster.containers.projects import client
@@ -31,7 +30,7 @@ class DockerInfo:
     limits_swap: bool
 
     @classmethod
-    def read(cls) -> DockerInfo:
+    def read(cls) -> Self:
         """EngineUnavailable where no engine answers."""
         try:
             info = client().info()
@@ -101,7 +100,7 @@ class GpuAccess:
     """CDI names of GPUs that `docker info` lists."""
 
     @classmethod
-    def find(cls) -> GpuAccess:
+    def find(cls) -> Self:
         info = client().info()
         names = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or []]
         return cls(

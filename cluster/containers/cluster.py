@@ -1,7 +1,5 @@
 """A running cluster of containers: started by Compose, watched through the SDK, always removed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,7 +8,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cluster import interruption
 from cluster.containers.compose_file import path_in_node, project_name, split_service
@@ -55,7 +53,7 @@ class DockerCluster:
         docker = CounterSource("docker", 1, self.read_api)
         return (kernel, docker) if self._processes else (docker,)
 
-    def __enter__(self) -> DockerCluster:
+    def __enter__(self) -> Self:
         try:
             failed, output = self._up(self._page_ports())
             if failed and any(words in output for words in PORT_TAKEN):  # since it was free

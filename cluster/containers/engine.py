@@ -4,8 +4,6 @@ Compose starts and removes clusters; the Docker SDK gives state and counters. Ev
 labelled with the process that owns it, so that the next run removes what a killed one left behind.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from cluster.containers.checks import check_docker, check_gpus
 from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_document
 from cluster.containers.projects import client, down, has_ended, projects
-from cluster.engine import ClusterPlan, largest_launcher, largest_limits
+from cluster.engine import ClusterPlan, Engine, largest_launcher, largest_limits
 from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options
 from cluster.spec.experiment import Experiment
@@ -39,7 +37,7 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
 
 def open_engine(
     experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
-) -> DockerEngine:
+) -> Engine:
     """Remove what killed runs left behind and build the image that all experiments need."""
     docker = client()
     for project, owner in projects(docker, OWNER_LABEL).items():

@@ -4,8 +4,6 @@ Only a driver is started here (workloads/launchers/spark_remote.py). The workers
 interfaces, and the driver brings what they write into the run folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -19,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from typing import Self
 
 from cluster import PROJECT, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
@@ -50,7 +49,7 @@ class SparkCluster:
         self._log = plan.runs[0].log_of("driver")
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
-    def __enter__(self) -> SparkCluster:
+    def __enter__(self) -> Self:
         command = [sys.executable, "-m", "workloads.launchers.spark_remote"]
         self._scratch = tempfile.TemporaryDirectory(
             prefix="gradwire-spark-", ignore_cleanup_errors=True

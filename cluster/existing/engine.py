@@ -3,8 +3,6 @@
 Nothing but the workers' own counters can be read there, and no link, CPU or memory be limited.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import time
@@ -41,7 +39,7 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
 
 def open_engine(
     experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
-) -> SparkEngine:
+) -> Engine:
     """The engine, with this Python's packages that Spark's driver needs."""
     assert master is not None
     environment.need("spark", say)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from cluster.gpu.nvml import Nvml
 from cluster.observe.collector import CsvSampler, Rows, RowSource
@@ -42,5 +43,5 @@ class GpuCollector(CsvSampler):
         sources = [RowSource("GPUs", PER_INTERVAL, read)] if nvml is not None and gpus else []
         super().__init__(path, GpuSample.COLUMNS, sources, interval)
 
-    def __enter__(self) -> CsvSampler:
+    def __enter__(self) -> Self:
         return super().__enter__() if self._sources else self

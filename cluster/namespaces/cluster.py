@@ -3,14 +3,13 @@
 The supervisor ends when its standard input closes, hence also when the host is killed.
 """
 
-from __future__ import annotations
-
 import queue
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Self
 
 from cluster import PROJECT, cgroups, interruption
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
@@ -45,7 +44,7 @@ class NetnsCluster:
     def sources(self) -> tuple[CounterSource, ...]:
         return (CounterSource("kernel", 10, self.read_switch),)
 
-    def __enter__(self) -> NetnsCluster:
+    def __enter__(self) -> Self:
         try:
             command = [sys.executable, "-m", "cluster.namespaces.supervisor"]
             plan = supervisor_plan(self.plan, self._create_groups())

@@ -5,8 +5,6 @@ children. When it ends, for whatever reason, the kernel removes every namespace,
 process with it; only control groups, where CPU or memory is limited, must be removed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -67,7 +65,7 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
 
 def open_engine(
     experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
-) -> NetnsEngine:
+) -> Engine:
     """The engine, with this Python's packages that the experiments' launchers need."""
     launcher = largest_launcher(experiments)
     if LAUNCHERS[launcher].packages:

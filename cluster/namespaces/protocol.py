@@ -5,11 +5,10 @@ host -> supervisor    SupervisorPlan as its argument, then a Command per line on
 supervisor -> host    a Message per line on standard output, as JSON
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from cluster.spec.documents.codec import from_json, to_json
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
@@ -47,7 +46,7 @@ class Message:
         return json.dumps(to_json(self)) + "\n"
 
     @classmethod
-    def parse(cls, line: str) -> Message:
+    def parse(cls, line: str) -> Self:
         return from_json(cls, json.loads(line))
 
 
@@ -72,5 +71,5 @@ class SupervisorPlan:
         return json.dumps(to_json(self))
 
     @classmethod
-    def from_json(cls, text: str) -> SupervisorPlan:
+    def from_json(cls, text: str) -> Self:
         return from_json(cls, json.loads(text))

@@ -5,8 +5,6 @@ after it ended: the first and last sample enclose the run. Raw cumulative counte
 node that cannot be read leaves a gap; counters that restart are handled where samples are used.
 """
 
-from __future__ import annotations
-
 import csv
 import threading
 import time
@@ -15,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cluster.engine import CounterSource
 from cluster.spec.records import Sample
@@ -53,7 +51,7 @@ class CsvSampler:
         self.failures: dict[str, str] = {}
         """Sources that could not be read, or the file that could not be written -> the reason."""
 
-    def __enter__(self) -> CsvSampler:
+    def __enter__(self) -> Self:
         self._file = self._path.open("w", newline="")
         self._writer = csv.writer(self._file)
         self._writer.writerow(self._columns)
@@ -111,10 +109,6 @@ class Collector(CsvSampler):
             for source, is_first in zip(sources, [True] + [False] * len(sources), strict=False)
         ]
         super().__init__(path, Sample.COLUMNS, rows, interval)
-
-    def __enter__(self) -> Collector:
-        super().__enter__()
-        return self
 
     def sent_rates(self) -> dict[int, float]:
         """Bytes per second that each node sent recently, for the progress display."""

@@ -4,13 +4,11 @@ Command line flags, spec.json and the worker's settings are all made from this o
 What is refused is in experiment_checks.py.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from cluster.spec import experiment_checks
 from cluster.spec.catalogue import DATASETS
@@ -147,7 +145,7 @@ class Experiment:
     def __post_init__(self) -> None:
         experiment_checks.complete(self)
 
-    def settled(self, engine: str, schedule: str | None) -> Experiment:
+    def settled(self, engine: str, schedule: str | None) -> Self:
         """With the host's choices. No other option depends on them: nothing is checked again."""
         chosen = copy.copy(self)
         object.__setattr__(chosen, "engine", engine)
@@ -273,7 +271,7 @@ class Experiment:
         return {"schema": SCHEMA, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Experiment:
+    def from_json(cls, document: dict[str, Any]) -> Self:
         """The inverse of to_json; refuses what it does not know rather than dropping it."""
         values = dict(schema1.upgrade_spec(document))
         schema = values.pop("schema", None)

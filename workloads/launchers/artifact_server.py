@@ -4,8 +4,6 @@ Workers download code, spec and data, and upload events and the model. Every add
 random key, without which nothing is served or accepted.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import secrets
@@ -14,7 +12,7 @@ import zipfile
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cluster.spec.experiment import Experiment
 from cluster.spec.run_folder import RunFolder
@@ -56,7 +54,7 @@ class ArtifactServer:
         self._server = ThreadingHTTPServer(("", 0), type("Handler", (_Handler,), attributes))
         self.url = f"http://{host}:{self._server.server_port}/{self._key}"
 
-    def __enter__(self) -> ArtifactServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

@@ -8,8 +8,6 @@ Horovod negotiates tensor readiness every millisecond, even when idle. This cont
 training traffic: measure_idle() samples it, and analysis/summary/control_traffic.py books it apart.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
@@ -44,52 +42,6 @@ TIMEOUT_S = 120
 IDLE_S = 0.5
 POLL_S = 0.02
 """How often the rendezvous server checks whether to stop: the longest a run waits for it."""
-
-
-def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
-    if spec.nodes == 1:
-        return HorovodPeers(spec, rank)
-    os.environ.setdefault("HOROVOD_GLOO_IFACE", "eth0")
-    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(TIMEOUT_S * spec.local_steps))
-    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-    if spec.bucket_mb is not None:
-        os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))
-    server = None
-    if "HOROVOD_GLOO_RENDEZVOUS_PORT" not in os.environ:
-        server = _open_rendezvous(spec.workers) if rank == 0 else None
-        _join_rendezvous(spec.workers, rank)
-    hvd.init()
-    peers = HorovodPeers(spec, rank, server)
-    peers.learn_ranks()
-    return peers
-
-
-def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
-    address = ("", int(os.environ["MASTER_PORT"]))
-    server = RendezvousHTTPServer(address, RendezvousHandler, 0)
-    hosts = ",".join(f"{node_name(rank)}:1" for rank in range(workers))
-    server.init(get_host_assignments(parse_hosts(hosts), workers))
-    threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
-    return server
-
-
-def _join_rendezvous(workers: int, rank: int) -> None:
-    """Wait for the rendezvous (Horovod gives up after a second), and set Horovod's variables."""
-    await_rendezvous(TIMEOUT_S)
-    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    os.environ.update(
-        HOROVOD_RANK=str(rank),
-        HOROVOD_SIZE=str(workers),
-        HOROVOD_LOCAL_RANK="0",
-        HOROVOD_LOCAL_SIZE="1",
-        HOROVOD_CROSS_RANK=str(rank),
-        HOROVOD_CROSS_SIZE=str(workers),
-        HOROVOD_HOSTNAME=node_name(rank),
-        HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(host),  # Horovod supports IPv4 only
-        HOROVOD_GLOO_RENDEZVOUS_PORT=port,
-        HOROVOD_CONTROLLER="gloo",
-        HOROVOD_CPU_OPERATIONS="gloo",
-    )
 
 
 @dataclass
@@ -158,6 +110,52 @@ class HorovodPeers:
         if self.server is not None:
             self.server.shutdown()
             self.server.server_close()
+
+
+def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
+    if spec.nodes == 1:
+        return HorovodPeers(spec, rank)
+    os.environ.setdefault("HOROVOD_GLOO_IFACE", "eth0")
+    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(TIMEOUT_S * spec.local_steps))
+    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+    if spec.bucket_mb is not None:
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))
+    server = None
+    if "HOROVOD_GLOO_RENDEZVOUS_PORT" not in os.environ:
+        server = _open_rendezvous(spec.workers) if rank == 0 else None
+        _join_rendezvous(spec.workers, rank)
+    hvd.init()
+    peers = HorovodPeers(spec, rank, server)
+    peers.learn_ranks()
+    return peers
+
+
+def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
+    address = ("", int(os.environ["MASTER_PORT"]))
+    server = RendezvousHTTPServer(address, RendezvousHandler, 0)
+    hosts = ",".join(f"{node_name(rank)}:1" for rank in range(workers))
+    server.init(get_host_assignments(parse_hosts(hosts), workers))
+    threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
+    return server
+
+
+def _join_rendezvous(workers: int, rank: int) -> None:
+    """Wait for the rendezvous (Horovod gives up after a second), and set Horovod's variables."""
+    await_rendezvous(TIMEOUT_S)
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    os.environ.update(
+        HOROVOD_RANK=str(rank),
+        HOROVOD_SIZE=str(workers),
+        HOROVOD_LOCAL_RANK="0",
+        HOROVOD_LOCAL_SIZE="1",
+        HOROVOD_CROSS_RANK=str(rank),
+        HOROVOD_CROSS_SIZE=str(workers),
+        HOROVOD_HOSTNAME=node_name(rank),
+        HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(host),  # Horovod supports IPv4 only
+        HOROVOD_GLOO_RENDEZVOUS_PORT=port,
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
+    )
 
 
 def _groups_of(spec: Experiment) -> list[tuple[int, ...]]:

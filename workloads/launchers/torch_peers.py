@@ -1,7 +1,5 @@
 """Peers through torch.distributed: on Gloo, or on NCCL between GPUs."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import socket
@@ -27,56 +25,6 @@ TIMEOUT_S = 120
 """A peer that is silent for this long in a step is an error. A dead peer is noticed at once when
 its connections break; NCCL has none within a host, so there it takes this long, or until the
 collector notices (cluster/gpu/collector.py)."""
-
-
-def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
-    """Connect to all nodes; node 0's address is in the environment, as torchrun sets it."""
-    if spec.nodes == 1:
-        return TorchPeers(spec, rank, None)
-    if interface := find_interface(os.environ["MASTER_ADDR"]):
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            os.environ.setdefault(name, interface)
-    group_messages(spec.backend == "nccl")
-    timeout_s = _timeout_s(spec, model_bytes)
-    if rank:
-        await_rendezvous(timeout_s)  # torch would retry only after half a second
-    dist.init_process_group(
-        spec.backend,
-        init_method="env://",
-        rank=rank,
-        world_size=spec.nodes,
-        timeout=datetime.timedelta(seconds=timeout_s),
-        **open_device(spec.device).process_group_options(),
-    )
-    group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
-    return TorchPeers(spec, rank, group)
-
-
-def find_interface(master: str) -> str | None:
-    """The interface to the other nodes: eth0, as on every emulated node, else the route to node 0.
-
-    Gloo by default takes the address of the host's own name, which is often a loopback address.
-    """
-    addresses = psutil.net_if_addrs()
-    if "eth0" in addresses:
-        return "eth0"
-    try:
-        family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as trial:
-            trial.connect(address)  # UDP: sends nothing
-            own = trial.getsockname()[0]
-    except OSError:
-        return None
-    return next(
-        (name for name, found in addresses.items() if any(a.address == own for a in found)), None
-    )
-
-
-def _timeout_s(spec: Experiment, model_bytes: int) -> float:
-    """Longer for rounds of many steps, and for slow links that carry a model for every node."""
-    slowest = spec.slowest_mbit
-    on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
-    return TIMEOUT_S * spec.local_steps + on_the_wire_s
 
 
 @dataclass(frozen=True)
@@ -128,3 +76,53 @@ class TorchPeers:
         if self.spec.nodes > 1:
             dist.barrier()
             dist.destroy_process_group()
+
+
+def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
+    """Connect to all nodes; node 0's address is in the environment, as torchrun sets it."""
+    if spec.nodes == 1:
+        return TorchPeers(spec, rank, None)
+    if interface := find_interface(os.environ["MASTER_ADDR"]):
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, interface)
+    group_messages(spec.backend == "nccl")
+    timeout_s = _timeout_s(spec, model_bytes)
+    if rank:
+        await_rendezvous(timeout_s)  # torch would retry only after half a second
+    dist.init_process_group(
+        spec.backend,
+        init_method="env://",
+        rank=rank,
+        world_size=spec.nodes,
+        timeout=datetime.timedelta(seconds=timeout_s),
+        **open_device(spec.device).process_group_options(),
+    )
+    group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
+    return TorchPeers(spec, rank, group)
+
+
+def find_interface(master: str) -> str | None:
+    """The interface to the other nodes: eth0, as on every emulated node, else the route to node 0.
+
+    Gloo by default takes the address of the host's own name, which is often a loopback address.
+    """
+    addresses = psutil.net_if_addrs()
+    if "eth0" in addresses:
+        return "eth0"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as trial:
+            trial.connect(address)  # UDP: sends nothing
+            own = trial.getsockname()[0]
+    except OSError:
+        return None
+    return next(
+        (name for name, found in addresses.items() if any(a.address == own for a in found)), None
+    )
+
+
+def _timeout_s(spec: Experiment, model_bytes: int) -> float:
+    """Longer for rounds of many steps, and for slow links that carry a model for every node."""
+    slowest = spec.slowest_mbit
+    on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
+    return TIMEOUT_S * spec.local_steps + on_the_wire_s
