@@ -44,25 +44,23 @@ class LinksNotTrue(EngineError):
         self.links = links
 
 
-def check_cores(cpus: float | None, cores: int) -> None:
-    """A limit above the machine's cores would have no effect."""
+def check_limits(
+    experiments: Sequence[Experiment], cores: int, memory_bytes: int
+) -> tuple[float | None, int | None]:
+    """The most CPU cores of one node and the most memory of a cluster, where they are limited.
+
+    SpecError for a limit above what the machine has: it would have no effect.
+    """
+    cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
+    total_bytes = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
     if cpus is not None and cpus > cores:
         raise SpecError(f"{cpus:g} CPU cores for a node are more than this machine's {cores}")
-
-
-def check_memory(total_bytes: int | None, available_bytes: int) -> None:
-    """A limit above the machine's memory would have no effect."""
-    if total_bytes is not None and total_bytes > available_bytes:
+    if total_bytes is not None and total_bytes > memory_bytes:
         raise SpecError(
             f"total_memory {write_memory(total_bytes)} is more than this machine's"
-            f" {available_bytes / 2**30:.1f} GiB: lower it, or use --total-memory none"
+            f" {memory_bytes / 2**30:.1f} GiB: lower it, or use --total-memory none"
         )
-
-
-def largest_limits(experiments: Sequence[Experiment]) -> tuple[float | None, int | None]:
-    """The most CPU cores of one node and the most memory of a cluster, where they are limited."""
-    cores = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
-    return cores, max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
+    return cpus, total_bytes
 
 
 def largest_launcher(experiments: Sequence[Experiment]) -> str:

@@ -2,14 +2,16 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from cluster.cgroups import check_swap
 from cluster.containers.projects import client
-from cluster.engine import EngineUnavailable, check_cores, check_memory
+from cluster.engine import EngineUnavailable, check_limits
 from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
 
 CDI_GPU = "nvidia.com/gpu="
 GPU_HOOK = "nvidia-container-runtime-hook"
@@ -43,7 +45,7 @@ class DockerInfo:
         return cls(info["ServerVersion"], info["NCPU"], info["MemTotal"], *limits)
 
 
-def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> str:
+def check_docker(experiments: Sequence[Experiment]) -> str:
     """The engine's version; EngineUnavailable, with the way out, where no cluster could start."""
     if shutil.which("docker") is None:
         raise EngineUnavailable(
@@ -55,9 +57,8 @@ def check_docker(nodes: int, cpus: float | None, memory_bytes: int | None) -> st
             raise EngineUnavailable(
                 f"engine docker: 'docker {plugin}' is missing; {INSTALL}", f"docker has no {plugin}"
             )
-    _check_neighbour_table(nodes)
-    check_cores(cpus, info.cores)
-    check_memory(memory_bytes, info.memory_bytes)
+    _check_neighbour_table(max((len(e.node_names) for e in experiments), default=1))
+    _, memory_bytes = check_limits(experiments, info.cores, info.memory_bytes)
     if memory_bytes is not None:
         _check_memory_limits(info)
     return f"version {info.version}"

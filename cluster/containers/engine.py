@@ -16,7 +16,7 @@ from cluster.containers.checks import check_docker, check_gpus
 from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_document
 from cluster.containers.projects import client, down, has_ended, projects
-from cluster.engine import ClusterPlan, Engine, largest_launcher, largest_limits
+from cluster.engine import ClusterPlan, Engine, largest_launcher
 from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options
 from cluster.spec.experiment import Experiment
@@ -29,8 +29,7 @@ NODE_USER = 1000
 
 def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
     """The engine's version, and how GPUs reach containers where the experiments need some."""
-    nodes = max((len(experiment.node_names) for experiment in experiments), default=1)
-    version = check_docker(nodes, *largest_limits(experiments))
+    version = check_docker(experiments)
     gpus = max((e.nodes if e.gpu == 1 else e.gpu for e in experiments), default=0)
     return f"{version}, {check_gpus(gpus)}" if gpus else version
 

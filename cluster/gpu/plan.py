@@ -1,15 +1,10 @@
 """compose/gpu.yml's first step: environment variables -> a run folder that is ready, and its data.
 
-PROFILE       ddp, data-parallel, horovod or multi-host
-UNLESS_PLANNED  yes: keep what another profile has planned for this `up`
-BACKEND       nccl: on GPUs; gloo: the same on CPUs
-GPUS          nodes, one for each GPU; with data-parallel the GPUs of the one process; with
-              multi-host always 1
-GPU_IDS       which GPUs, as nvidia-smi numbers them (default: 0 to GPUS-1)
-STRATEGY, PASSES, WORKLOAD, EPOCHS, BATCH_SIZE    as the flags of ./measure.sh; empty is the default
-FLAGS         other options of a run, as the flags of ./measure.sh; the options above are refused
-OVER_NETWORK  yes or no: whether NCCL treats nodes as machines (node.py); only checked here
-RANK, WORLD_SIZE    with multi-host: this host's node, and how many there are
+The variables are described in compose/gpu.yml, which also sets
+
+    PROFILE         ddp, data-parallel, horovod or multi-host
+    UNLESS_PLANNED  yes: keep what another profile has planned for this `up`
+    BACKEND         nccl: on GPUs; gloo: the same on CPUs
 """
 
 import argparse

@@ -16,10 +16,8 @@ from cluster.engine import (
     ClusterPlan,
     Engine,
     EngineUnavailable,
-    check_cores,
-    check_memory,
+    check_limits,
     largest_launcher,
-    largest_limits,
     needs_containers,
 )
 from cluster.links import kernel_support
@@ -55,11 +53,10 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
             f"engine netns needs torch in this Python ({sys.executable}): start with ./measure.sh,"
             " which installs it, or use --engine docker"
         )
-    cpus, memory_bytes = largest_limits(experiments)
-    check_cores(cpus, os.cpu_count() or 1)
-    check_memory(memory_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    limits = {"cpu": cpus, "memory": memory_bytes}
-    cgroups.check(*(controller for controller, limit in limits.items() if limit is not None))
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = check_limits(experiments, os.cpu_count() or 1, machine_bytes)
+    limited = zip(("cpu", "memory"), limits, strict=True)
+    cgroups.check(*(controller for controller, limit in limited if limit is not None))
     return "as root" if has_sys_admin() else "unprivileged, in a user namespace"
 
 

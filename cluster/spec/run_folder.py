@@ -1,10 +1,6 @@
 """The only place that knows the file names in a run. Standard library only.
 
-runs/<session>/<run>/spec.json           written last before the start: its arrival says "go"
-                     compose.yml         Docker only; `docker compose -f ... up` repeats the run
-                     events/node<k>.jsonl  samples.csv  logs/node<k>.log  model/consensus.pt
-                     environment.json    summary.json    links.json where links are shaped
-                     gpu_samples.csv     where nodes have GPUs
+runs/<session>/<run>/ has these and events/node<k>.jsonl, logs/node<k>.log (docs/run-folder.md).
 """
 
 from __future__ import annotations
@@ -54,9 +50,11 @@ class RunFolder:
     path: Path
 
     spec = _File("spec.json")
+    """Written last before the start: its arrival says "go"."""
     summary = _File("summary.json")
     environment = _File("environment.json")
     compose = _File("compose.yml")
+    """Docker only; `docker compose -f ... up` repeats the run."""
     links = _File("links.json")
     samples = _File("samples.csv")
     gpu_samples = _File("gpu_samples.csv")
