@@ -118,31 +118,31 @@ class CounterSource:
 class Cluster(Protocol):
     """A context manager: entering starts the nodes, leaving always removes them."""
 
+    announcement: str | None = None
+    """What to tell the user about the running cluster."""
+    links: list[MeasuredLink]
+    """What verifying the shaped links measured when the cluster started."""
+
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
 
     @property
     def sources(self) -> tuple[CounterSource, ...]: ...
 
-    @property
-    def announcement(self) -> str | None:
-        """What to tell the user about the running cluster."""
-
-    @property
-    def links(self) -> list[MeasuredLink]:
-        """What verifying the shaped links measured when the cluster started."""
-
     def link_statistics(self) -> list[LinkStatistics]:
         """What shaped links have dropped and queued so far; empty where it cannot be read."""
+        return []
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that have ended, by rank; 128 + signal where one ended them."""
 
     def out_of_memory(self) -> set[int]:
         """Ranks of nodes in which the kernel ended a process for lack of memory, where known."""
+        return set()
 
     def last_words(self, rank: int) -> str:
         """What the engine knows of a node's end, beyond the run's own log."""
+        return ""
 
 
 class Engine(Protocol):

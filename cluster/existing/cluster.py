@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from cluster import PROJECT, interruption
-from cluster.engine import ClusterPlan, CounterSource, EngineError, EngineUnavailable
-from cluster.spec.documents.links import LinkStatistics, MeasuredLink
+from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.spec.documents.links import MeasuredLink
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 10
@@ -36,15 +36,14 @@ class SparkHost:
     """Identifies the network namespace, which workers of one host share."""
 
 
-class SparkCluster:
-    """See cluster.engine.Cluster. Entering starts a Spark application, leaving ends it."""
+class SparkCluster(Cluster):
+    """Entering starts a Spark application, leaving ends it."""
 
     sources: tuple[CounterSource, ...] = ()
 
     def __init__(self, plan: ClusterPlan, master: str) -> None:
         self.plan, self.master = plan, master
         self.links: list[MeasuredLink] = []
-        self.announcement: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self._log = plan.runs[0].log_of("driver")
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -138,15 +137,6 @@ class SparkCluster:
             code = self._process.returncode
             raise EngineError(f"Spark's driver ended with code {code}: {last}; see {self._log}")
         return {}
-
-    def out_of_memory(self) -> set[int]:
-        return set()
-
-    def link_statistics(self) -> list[LinkStatistics]:
-        return []
-
-    def last_words(self, rank: int) -> str:
-        return ""
 
 
 def scratch_variables(folder: str) -> dict[str, str]:

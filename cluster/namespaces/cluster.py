@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from cluster import PROJECT, cgroups, interruption
-from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
+from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksNotTrue
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, parse_net_dev
@@ -24,14 +24,13 @@ STOP_TIMEOUT_S = 5
 CAP_SYS_ADMIN = 21
 
 
-class NetnsCluster:
+class NetnsCluster(Cluster):
     """See cluster.engine.Cluster."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.process: subprocess.Popen[str] | None = None
         self.links: list[MeasuredLink] = []
-        self.announcement = None
         self._groups: cgroups.Groups | None = None
         self._complaint: str | None = None
         self._statistics: queue.Queue[list[LinkStatistics]] = queue.Queue()
@@ -144,9 +143,6 @@ class NetnsCluster:
 
     def out_of_memory(self) -> set[int]:
         return self._groups.out_of_memory() if self._groups is not None else set()
-
-    def last_words(self, rank: int) -> str:
-        return ""
 
     def read_switch(self) -> dict[int, Counters]:
         """Nodes' counters, read at the switch's ports: a port receives what its node sends."""
