@@ -29,9 +29,6 @@ from cluster.spec.command_line import Parser, run
 from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
-SENTENCE = (
-    "Network traffic of each training run, measured and predicted, and the accuracy it reached."
-)
 WATCH_S = 3
 
 
@@ -48,13 +45,7 @@ def write_report(report: Report, output: Path, refresh_s: int | None = None) -> 
     tables = {"runs": report.runs.table.drop(columns=unused)}
     for section in sections:
         tables |= {name: table for name, table in section.tables.items() if not table.empty}
-    page = render(
-        title="gradwire network report",
-        sentence=SENTENCE,
-        sections=sections,
-        colours=present(report.runs.table["strategy"].dropna()),
-        refresh_s=refresh_s,
-    )
+    page = render(sections, present(report.runs.table["strategy"].dropna()), refresh_s)
     (output / "tables").mkdir(parents=True, exist_ok=True)
     names = [f"tables/{name}.csv" for name in tables]
     for name, table in zip(names, tables.values(), strict=True):

@@ -187,18 +187,10 @@ def escaped(value: Any) -> Any:
 
 
 def render(
-    *,
-    title: str,
-    sentence: str,
-    sections: Sequence[Section],
-    colours: Mapping[str, str],
-    refresh_s: int | None = None,
+    sections: Sequence[Section], colours: Mapping[str, str], refresh_s: int | None = None
 ) -> str:
-    """`colours`: of the strategies that can be switched off. `refresh_s`: the page reloads"
-    " itself."""
+    """`colours` are those of the strategies; the page reloads itself every `refresh_s` seconds."""
     return TEMPLATES.get_template("page.html").render(
-        title=title,
-        sentence=sentence,
         sections=sections,
         colours=colours,
         refresh_s=refresh_s,

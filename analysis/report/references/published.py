@@ -179,9 +179,9 @@ def _rows(found: Beside, runs: pd.DataFrame) -> list[Row]:
         row |= {f"head_{place}": text for place, text in enumerate(cells)}
         for place, column in enumerate(found.columns):
             row |= {f"published_{place}": column.published[at], f"ours_{place}": column.ours[at]}
+        if found.table.activity and found.numbers[at]:
+            row |= _true_bytes(runs.loc[list(found.numbers[at])])
         rows.append(row)
-    if found.table.activity:
-        _add_true_bytes(found, runs, rows)
     return rows
 
 
@@ -204,11 +204,8 @@ def _claim(rows: list[Row]) -> str:
     )
 
 
-def _add_true_bytes(found: Beside, runs: pd.DataFrame, rows: list[Row]) -> None:
-    for row, numbers in zip(rows, found.numbers, strict=True):
-        if numbers:
-            mine = runs.loc[list(numbers)]
-            total = row["true_bytes"] = mean_of(mine["total_sent_bytes"])
-            row["train_bytes"] = mean_of(mine["train_sent_bytes"])
-            activity = mean_of(mine["network_activity_sum"])
-            row["times"] = activity / total if total and activity is not None else None
+def _true_bytes(runs: pd.DataFrame) -> Row:
+    total, train = mean_of(runs["total_sent_bytes"]), mean_of(runs["train_sent_bytes"])
+    activity = mean_of(runs["network_activity_sum"])
+    times = activity / total if total and activity is not None else None
+    return {"true_bytes": total, "train_bytes": train, "times": times}
