@@ -6,18 +6,10 @@ wide page and to a phone.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from analysis.report import page
 from analysis.report.context import Report
-from analysis.report.time.bottleneck_cases import (
-    Case,
-    Comparison,
-    Node,
-    Study,
-    as_table,
-    find_studies,
-)
+from analysis.report.time.bottleneck_cases import Comparison, Node, Study, as_table, find_studies
 from analysis.report.time.bottleneck_findings import case_name, describe, extremes, times
 from cluster.observe.units import seconds_text
 
@@ -42,26 +34,6 @@ COLUMNS = [
 ]
 
 
-@dataclass(frozen=True)
-class HeatCell:
-    text: str
-    details: str
-    heat: float
-    """0 for the shortest step of the panel, 1 for the longest relative step of all panels."""
-    is_slow: bool
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One strategy: nodes down, cases across."""
-
-    label: str
-    cases: list[str]
-    rows: list[tuple[str, list[HeatCell]]]
-    slow_downs: list[str]
-    bounds: list[str]
-
-
 def section(report: Report) -> page.Section | None:
     studies = find_studies(report.runs)
     if not studies:
@@ -77,10 +49,14 @@ def section(report: Report) -> page.Section | None:
 
 
 def _study(study: Study, hottest: float, with_session: bool) -> list[page.Block]:
-    panels = [_panel(comparison, hottest) for comparison in study.comparisons]
+    def heat(node: Node, comparison: Comparison) -> float:
+        """0 for the shortest step of the panel, 1 for the longest relative step of all panels."""
+        return math.log(_ratio(node, comparison)) / math.log(hottest)
+
+    words = {"case_name": case_name, "times": times, "seconds": seconds_text}
     return [
         page.Heading(f"{study.title}, {study.session}" if with_session else study.title),
-        page.Fragment("heat_map.html", {"panels": panels}),
+        page.Fragment("heat_map.html", {"comparisons": study.comparisons, "heat": heat, **words}),
         page.Bullets([(f"{panel.label}:", describe(panel)) for panel in study.comparisons]),
         *page.texts(extremes(study)),
         page.Details(
@@ -96,50 +72,6 @@ def _nodes(comparison: Comparison) -> list[Node]:
 def _ratio(node: Node, comparison: Comparison) -> float:
     """Of a step to the shortest in its panel."""
     return node.step_s / min(other.step_s for other in _nodes(comparison))
-
-
-def _panel(comparison: Comparison, hottest: float) -> Panel:
-    cases = comparison.cases
-    return Panel(
-        comparison.label,
-        [case_name(case, cases) for case in cases],
-        [
-            (
-                f"node {node.rank}",
-                [_cell(case, case.nodes[place], comparison, hottest) for case in cases],
-            )
-            for place, node in enumerate(cases[0].nodes)
-        ],
-        [_slow_down(case) for case in cases],
-        ["-" if case.bound_s is None else seconds_text(case.bound_s) for case in cases]
-        if any(case.bound_s for case in cases)
-        else [],
-    )
-
-
-def _cell(case: Case, node: Node, comparison: Comparison, hottest: float) -> HeatCell:
-    heat = math.log(_ratio(node, comparison)) / math.log(hottest)
-    more = f"node {node.rank}, {case_name(case, comparison.cases)}: {_details(node)}"
-    return HeatCell(seconds_text(node.step_s), more, heat, node.is_slow)
-
-
-def _details(node: Node) -> str:
-    parts = [f"step {seconds_text(node.step_s)}"]
-    if node.slow_down is not None:
-        parts.append(f"slow-down {times(node.slow_down)}")
-    if node.compute_s is not None:
-        parts.append(f"computing {seconds_text(node.compute_s)}")
-    if node.exchange_s is not None:
-        parts.append(f"exchange {seconds_text(node.exchange_s)}")
-    if node.waiting_s is not None:
-        whom = "" if node.waits_mostly_for is None else f", mostly for node {node.waits_mostly_for}"
-        parts.append(f"of which waiting {seconds_text(node.waiting_s)}{whom}")
-    return ", ".join(parts)
-
-
-def _slow_down(case: Case) -> str:
-    """From the node that is slowed down least to the one most."""
-    return times(*case.slow_downs) if case.slow_downs and case.slow_ranks else "-"
 
 
 def _rows(study: Study) -> Sequence[page.Row]:
