@@ -7,10 +7,12 @@ until none changes.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from statistics import median
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
 from analysis.predict import cost_model
@@ -20,6 +22,8 @@ from analysis.predict.observations import Observation
 FEWEST_RUNS = 4
 """Of a strategy, to fit it."""
 MOST_TURNS = 20
+ON_LINKS, ON_NODES = (1, 1, 0, 1), (1, 0, 1, 0)
+"""Which of TIME_TERMS count in a run, by what is slower."""
 REWEIGHTINGS = 30
 LEAST_ERROR = 0.002
 """Relative: below it, errors have equal weight."""
@@ -54,19 +58,10 @@ def _fit_time(runs: Sequence[Observation]) -> tuple[float, ...]:
     on_links = [path > 0 for _, path, _, _ in features]
     found: tuple[float, ...] = (0.0,) * len(cost_model.TIME_TERMS)
     for _ in range(MOST_TURNS):
-        one_sided = [
-            [steps, path, 0.0, fill] if links else [steps, 0.0, worked, 0.0]
-            for (steps, path, worked, fill), links in zip(features, on_links, strict=True)
-        ]
-        whole = [
-            seconds + (free if links else 0.0)
-            for seconds, free, links in zip(measured, saved, on_links, strict=True)
-        ]
-        found = _least_errors(one_sided, whole, [run.step_s for run in runs])
-        parts = [
-            cost_model.exchange_parts(found, each, free)
-            for each, free in zip(features, saved, strict=True)
-        ]
+        counts = np.where(np.array(on_links)[:, None], ON_LINKS, ON_NODES)
+        whole = np.array(measured) + np.where(on_links, saved, 0.0)
+        found = _least_errors(features * counts, whole, [run.step_s for run in runs])
+        parts = map(functools.partial(cost_model.exchange_parts, found), features, saved)
         now = [each["links"] >= each["nodes"] and each["links"] > 0 for each in parts]
         if now == on_links:
             break
@@ -82,7 +77,7 @@ def _exchange_s(run: Observation) -> float:
 
 
 def _least_errors(
-    features: Sequence[Sequence[float]], wanted: Sequence[float], scale: Sequence[float]
+    features: ArrayLike, wanted: ArrayLike, scale: Sequence[float]
 ) -> tuple[float, ...]:
     """Constants of 0 or more with the least absolute error relative to `scale`.
 
