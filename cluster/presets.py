@@ -2,8 +2,7 @@
 
 A preset (workloads/presets/NAME.toml) is a list of runs; each names options as the flags do, with a
 value or a list of values. A workload (cluster/spec/catalogue.py) is a model, its data and how it is
-usually trained. Flags typed beside a preset go for all of its runs; flags typed beside a workload
-replace its options.
+usually trained. Flags beside a preset go for all its runs, flags beside a workload replace its own.
 
 A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table
 [quick] replace those of all runs, options in a run's own [runs.quick] those of that run;

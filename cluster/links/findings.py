@@ -18,17 +18,12 @@ def with_statistics(
     earlier, later = ({entry.node: entry for entry in entries} for entries in (before, after))
     found = []
     for link in links:
-        first, last = earlier.get(link.node), later.get(link.node)
-        counts: Json = {name: _difference(first, last, name) for name in COUNTS}
+        counts: Json = {}
+        for name in COUNTS:
+            first, last = (getattr(read.get(link.node), name, None) for read in (earlier, later))
+            counts[name] = None if first is None or last is None else last - first
         found.append(dataclasses.replace(link, **counts))
     return found
-
-
-def _difference(
-    before: LinkStatistics | None, after: LinkStatistics | None, name: str
-) -> int | None:
-    first, last = (getattr(reading, name, None) for reading in (before, after))
-    return None if first is None or last is None else last - first
 
 
 def verdict(links: Sequence[MeasuredLink]) -> str:

@@ -6,8 +6,7 @@
     synthetic:16M:64:0s+2s  forward takes no time, backward 2 s
     synthetic:gpt2:400ms    the layers of GPT-2; also resnet50, vgg16 and bert-base
 
-A step takes no CPU time, so two cores can emulate many nodes with fast accelerators; only the
-network is real.
+A step takes no CPU time: two cores can emulate many fast accelerators. Only the network is real.
 """
 
 import re

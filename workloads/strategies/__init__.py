@@ -3,8 +3,7 @@
     exchange(flat: Tensor, round: Round) -> None
 
 replaces a flat tensor (gradients or parameters), in place, by its mean over the workers that take
-part (or by the sum, --reduce sum). It knows the round and the sender's rank, and keeps no state but
-receive buffers.
+part (or by the sum, --reduce sum). It knows round and rank, and keeps no state but receive buffers.
 
 The strategy NAME of cluster/spec/strategies.py is the file NAME.py here, with _ for -. A file may
 also have `wrap(model, experiment)`, which returns a model that exchanges by itself during backward,
