@@ -1,4 +1,4 @@
-"""Compute time of a synthetic model over the time that was asked for, with more workers than cores.
+"""Compute time of a synthetic model over its target time, with more workers than cores.
 
 A synthetic model sleeps instead of computing, so that many nodes fit on few cores. The aim is 3 %.
 """

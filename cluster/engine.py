@@ -36,7 +36,7 @@ class EngineError(Exception):
     """The cluster could not be started or failed: a failed run, exit code 1."""
 
 
-class LinksNotTrue(EngineError):
+class LinksOffTarget(EngineError):
     """A link could not be shaped, or is off its target. Carries what was found of all links."""
 
     def __init__(self, message: str, links: list[MeasuredLink]) -> None:
@@ -140,7 +140,7 @@ class Cluster(Protocol):
         """Ranks of nodes in which the kernel ended a process for lack of memory, where known."""
         return set()
 
-    def last_words(self, rank: int) -> str:
+    def exit_details(self, rank: int) -> str:
         """What the engine knows of a node's end, beyond the run's own log."""
         return ""
 
@@ -213,17 +213,17 @@ def engine_names() -> list[str]:
 
 
 def choose_engine(
-    asked: str | None, experiments: Sequence[Experiment], spark_master: str | None = None
+    requested: str | None, experiments: Sequence[Experiment], spark_master: str | None = None
 ) -> tuple[str, str]:
     """The engine, checked, and why: `auto` takes the first of the table that works here."""
     if spark_master is not None:
-        if asked not in (None, AUTO):
-            raise SpecError(f"spark_master names the nodes; leave out --engine {asked}")
+        if requested not in (None, AUTO):
+            raise SpecError(f"spark_master names the nodes; leave out --engine {requested}")
         return EXISTING, ENGINES[EXISTING].load().check(experiments, spark_master)
-    asked = asked or AUTO
-    one_of("engine", asked, engine_names())
-    if asked != AUTO:
-        return asked, ENGINES[asked].load().check(experiments)
+    requested = requested or AUTO
+    one_of("engine", requested, engine_names())
+    if requested != AUTO:
+        return requested, ENGINES[requested].load().check(experiments)
     missing: list[EngineUnavailable] = []
     for name in engine_names()[1:]:
         try:

@@ -47,7 +47,7 @@ examples:
 NOTES = """\
 Most options take a comma-separated list; the runs are all combinations, and runs on equal nodes
 share a cluster. Progress and the table go to standard error.
-Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in what was asked, 130 interrupted.
+Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in the flags, 130 interrupted.
 """
 
 OTHER_FLAGS = {

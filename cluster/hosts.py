@@ -22,7 +22,7 @@ PORT = 29500
 
 
 def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
-    """The one run that was asked for; SpecError where hosts cannot do it by themselves."""
+    """The one requested run; SpecError where hosts cannot do it by themselves."""
     if len(experiments) != 1:
         raise SpecError(f"prepare takes one run, and this makes {len(experiments)}")
     (experiment,) = experiments

@@ -33,7 +33,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise Interrupted(128 + number)
 
 
-def say_again(lost: Any) -> None:
+def raise_again(lost: Any) -> None:
     """For sys.unraisablehook: raise an interruption again that Python dropped.
 
     Python drops what is raised in a destructor or a callback; importing modules has callbacks.

@@ -154,5 +154,5 @@ def _announce(experiments: list[Experiment], engine: Engine, progress: Progress)
 
 
 if __name__ == "__main__":
-    sys.unraisablehook = interruption.say_again
+    sys.unraisablehook = interruption.raise_again
     run(main)

@@ -40,7 +40,7 @@ Values = dict[str, list[Any]]
 def make_experiments(
     args: argparse.Namespace, choose: presets.Choose = presets.take_last
 ) -> list[Experiment]:
-    """All runs that were asked for; those that fit one cluster are neighbours."""
+    """All requested runs; those that fit one cluster are neighbours."""
     effects = Effects()
     runs: dict[Experiment, None] = {}
     for flags in presets.expand(args, choose):

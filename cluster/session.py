@@ -11,7 +11,7 @@ from cluster.engine import (
     Engine,
     EngineError,
     EngineUnavailable,
-    LinksNotTrue,
+    LinksOffTarget,
 )
 from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
@@ -92,7 +92,7 @@ class Session:
                 for current in runs:
                     summaries.append(self._run(*current, cluster))
         except (RunFailed, EngineError) as error:
-            if isinstance(error, LinksNotTrue):
+            if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
             summaries.append(self._close(*current, "failed", str(error)))
         except KeyboardInterrupt:

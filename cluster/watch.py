@@ -79,7 +79,7 @@ def find_cause(
         cause = f"was ended by {name}{hint}"
     elif silent:
         rank = silent[0]
-        words = cluster.last_words(rank).strip().splitlines()
+        words = cluster.exit_details(rank).strip().splitlines()
         cause = f"ended with code {exits[rank]}" + (f": {words[-1]}" if words else "")
     else:
         rank = min(failures, key=lambda rank: failures[rank].t)

@@ -33,11 +33,11 @@ def clusters(model: Fitted, model_bytes: int, rate_mbit: float, workers: int = 2
 
 
 class Answer(NamedTuple):
-    ask: str
-    say: str
+    question: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.ask} {self.say}"
+        return f"{self.question} {self.text}"
 
 
 class Step(NamedTuple):

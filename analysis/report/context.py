@@ -15,7 +15,7 @@ class Report:
     runs: Runs
     configurations: tuple[Configuration, ...]
     target: float | None = None
-    """The accuracy whose cost is asked for; None: one that half of the configurations reach."""
+    """The accuracy whose cost is compared; None: one that half of the configurations reach."""
 
     @classmethod
     def of(cls, runs: Runs, target: float | None = None) -> Report:

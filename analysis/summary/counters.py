@@ -26,14 +26,16 @@ def span(readings: Sequence[Counters]) -> Counters:
 def by_phase(log: NodeLog) -> dict[str, Counters]:
     """One node's traffic booked to phases, from its own readings at every phase boundary."""
     booked = dict.fromkeys(PHASES, Counters())
-    for start, end in log.stays:
+    for start, end in log.phase_intervals:
         booked[start.phase] += span([start.counters, end.counters])
     return booked
 
 
 def retransmitted(log: NodeLog, phase: str) -> int | None:
     """Bytes that one node's TCP sent again in a phase; None where the node did not count them."""
-    sums = [(start.retransmitted_bytes, end.retransmitted_bytes) for start, end in log.stays]
+    sums = [
+        (start.retransmitted_bytes, end.retransmitted_bytes) for start, end in log.phase_intervals
+    ]
     if any(None in readings for readings in sums):
         return None
     return sum(

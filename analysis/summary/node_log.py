@@ -36,8 +36,8 @@ class NodeLog:
         return self.all(Epoch)
 
     @cached_property
-    def stays(self) -> list[tuple[Phase, Boundary]]:
-        """The events that began and ended each of the node's stays in a phase, in order."""
+    def phase_intervals(self) -> list[tuple[Phase, Boundary]]:
+        """The events that began and ended each interval in a phase, in order."""
         boundaries = [event for event in self.events if isinstance(event, Phase | End)]
         return [
             (start, end)
@@ -46,8 +46,8 @@ class NodeLog:
         ]
 
     def spans(self, phase: str) -> list[Span]:
-        """The stays in one phase."""
-        return [(start, end) for start, end in self.stays if start.phase == phase]
+        """The intervals in one phase."""
+        return [(start, end) for start, end in self.phase_intervals if start.phase == phase]
 
     @cached_property
     def idle_spans(self) -> list[Span]:
@@ -56,7 +56,7 @@ class NodeLog:
         return [(idle[0], idle[1])] if len(idle) == 2 else []
 
     def seconds(self, phase: str) -> list[float]:
-        """How long each stay in a phase was."""
+        """How long each interval in a phase was."""
         return [end.t - start.t for start, end in self.spans(phase)]
 
 

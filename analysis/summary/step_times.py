@@ -47,17 +47,17 @@ def by_node(experiment: Experiment, steps: Sequence[Steps]) -> list[NodeSeconds]
     found = []
     for rank in range(experiment.nodes):
         is_worker = rank < experiment.workers
-        settled = steps[rank][WARM_UP:] if is_worker else ()
+        after_warmup = steps[rank][WARM_UP:] if is_worker else ()
         waits_then = waited[rank][WARM_UP:] if is_worker else ()
         found.append(
             NodeSeconds(
                 node=node_name(rank),
                 rank=rank,
                 role="worker" if is_worker else "server",
-                step_median_s=periodic_median(period, [s.step_s for s in settled]),
-                compute_median_s=periodic_median(period, [s.compute_s for s in settled]),
+                step_median_s=periodic_median(period, [s.step_s for s in after_warmup]),
+                compute_median_s=periodic_median(period, [s.compute_s for s in after_warmup]),
                 exposed_communication_median_s=periodic_median(
-                    period, [s.exchange_s for s in settled]
+                    period, [s.exchange_s for s in after_warmup]
                 ),
                 waiting_median_s=periodic_median(period, [wait.seconds for wait in waits_then]),
                 waits_mostly_for=_mostly_for(waits_then),

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.tables.columns import OPTIONS
 from cluster.observe.units import link_text, option_text
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import STRATEGIES, own_defaults, says_nothing
+from cluster.spec.strategies import STRATEGIES, follows_from_strategy, own_defaults
 
 
 class Words(NamedTuple):
@@ -52,7 +52,7 @@ def differing(runs: pd.DataFrame) -> list[str]:
         option
         for option in OPTIONS
         if readable[option].nunique(dropna=False) > 1
-        and not says_nothing(option, readable["strategy"], readable[option])
+        and not follows_from_strategy(option, readable["strategy"], readable[option])
     ]
 
 

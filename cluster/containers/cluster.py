@@ -19,7 +19,7 @@ from cluster.containers.projects import (
     down,
     owner_of_this_process,
 )
-from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksNotTrue
+from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, read_all_counters, total
@@ -156,7 +156,7 @@ class DockerCluster:
             self._exits[rank] = container.attrs["State"]["ExitCode"]
 
     def _await_links(self) -> None:
-        """Wait until every link is verified; LinksNotTrue as soon as one is not."""
+        """Wait until every link is verified; LinksOffTarget as soon as one is not."""
         waiting = dict(sorted(self._helpers.items()))
         deadline = time.monotonic() + LINKS_TIMEOUT_S
         while waiting:
@@ -168,9 +168,9 @@ class DockerCluster:
                     if answer.measured:
                         self.links.append(answer.measured)
                     if answer.complaint:
-                        raise LinksNotTrue(answer.complaint, self.links)
+                        raise LinksOffTarget(answer.complaint, self.links)
             if time.monotonic() > deadline:
-                raise LinksNotTrue(
+                raise LinksOffTarget(
                     f"the link of {node_name(min(waiting))} took too long", self.links
                 )
             time.sleep(0.05)
@@ -202,7 +202,7 @@ class DockerCluster:
                     killed.add(rank)
         return killed
 
-    def last_words(self, rank: int) -> str:
+    def exit_details(self, rank: int) -> str:
         if self._exits.get(rank) == REMOVED:
             return "its container was removed"
         return str(self._containers[rank].logs(tail=20).decode(errors="replace"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from cluster import PROJECT, cgroups, interruption
-from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksNotTrue
+from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.records import Counters, parse_net_dev
@@ -82,7 +82,7 @@ class NetnsCluster(Cluster):
             return
         process.wait()  # its output has ended, so it is about to
         if self._complaint is not None:
-            raise LinksNotTrue(self._complaint, self.links)
+            raise LinksOffTarget(self._complaint, self.links)
         assert process.stderr is not None
         raise EngineError(f"the nodes did not start: {process.stderr.read().strip()}")
 

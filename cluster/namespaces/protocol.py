@@ -37,7 +37,7 @@ class Message:
     kind: Kind
     links: tuple[MeasuredLink, ...] = ()
     complaint: str | None = None
-    """Why the links are not what was asked for, or which line of input was refused."""
+    """Why the links are off their targets, or which line of input was refused."""
     statistics: tuple[LinkStatistics, ...] = ()
     rank: int = -1
     code: int = 0

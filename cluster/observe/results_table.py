@@ -9,7 +9,7 @@ from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.summary import Summary
-from cluster.spec.strategies import says_nothing
+from cluster.spec.strategies import follows_from_strategy
 
 MOST_LINKS = 8
 NOTED_RETRANSMISSIONS = 0.005
@@ -83,5 +83,5 @@ def differing(specs: Sequence[Options]) -> list[str]:
         for option in specs[0]
         if option not in shown
         and any(spec[option] != specs[0][option] for spec in specs)
-        and not says_nothing(option, strategies, [spec[option] for spec in specs])
+        and not follows_from_strategy(option, strategies, [spec[option] for spec in specs])
     ]

@@ -26,7 +26,7 @@ BUFFERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyFacts:
-    """What a strategy does, what it does unless asked otherwise, and what it refuses."""
+    """What a strategy does, what it does by default, and what it refuses."""
 
     summary: str
     messages: MessageSchedule
@@ -196,7 +196,7 @@ def own_defaults(strategy: str) -> dict[str, object]:
     }
 
 
-def says_nothing(option: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
+def follows_from_strategy(option: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
     """Do runs differ in an option only because their strategies do? Then it tells nothing new.
 
     The number of local steps always does: it divides the bytes.

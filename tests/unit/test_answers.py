@@ -42,7 +42,7 @@ def seeds(runs: Runs, *accuracies: tuple[str, float]) -> Report:
 
 
 def said(report: Report, ask: str) -> str:
-    (found,) = [answer.say for answer in answers(report) if answer.ask.startswith(ask)]
+    (found,) = [answer.text for answer in answers(report) if answer.question.startswith(ask)]
     return found
 
 
@@ -113,7 +113,7 @@ def test_those_that_sent_as_little_are_all_named(uneven: Runs, factor: float, fi
 def test_chance_level_is_not_called_accurate(uneven: Runs) -> None:
     """500 test samples of ten classes: guessing gets 10 %, and one time in 40 more than 12.7 %."""
     report = seeds(uneven, ("allreduce", 0.12), ("pairwise", 0.126))
-    found = {answer.ask: answer.say for answer in answers(report)}
+    found = {answer.question: answer.text for answer in answers(report)}
     assert found["Accuracy:"].startswith("at chance level")
     assert "pairwise" in found["Accuracy:"]
     assert not any("ytes to" in ask for ask in found)
@@ -124,7 +124,7 @@ def test_chance_level_is_not_called_accurate(uneven: Runs) -> None:
     assert section.tables["target"].empty
     better = seeds(uneven, ("allreduce", 0.12), ("pairwise", 0.128))
     assert said(better, "Most accurate").startswith("pairwise")
-    assert any("ytes to" in answer.ask for answer in answers(better))
+    assert any("ytes to" in answer.question for answer in answers(better))
     assert overview.cost_of_a_point(better.runs.table.iloc[1])
 
 

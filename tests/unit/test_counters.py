@@ -108,16 +108,16 @@ def test_phases_that_recur_are_booked_together() -> None:
 
 
 @given(some.lists(some.tuples(some.sampled_from(PHASES), some.integers(0, 10**9)), max_size=12))
-def test_phases_add_up_to_the_whole(stays: list[tuple[str, int]]) -> None:
+def test_phases_add_up_to_the_whole(intervals: list[tuple[str, int]]) -> None:
     events: list[Event] = []
     count = 5
-    for name, passed in stays:
+    for name, passed in intervals:
         events.append(phase(name, count))
         count += passed
     found = booked(*events, end(count))
-    assert total(found.values()) == both(sum(passed for _, passed in stays))
+    assert total(found.values()) == both(sum(passed for _, passed in intervals))
     for each in PHASES:
-        assert found[each] == both(sum(passed for name, passed in stays if name == each))
+        assert found[each] == both(sum(passed for name, passed in intervals if name == each))
 
 
 def test_every_phase_is_there_even_without_events() -> None:
@@ -146,7 +146,7 @@ def test_stays_in_a_phase_keep_their_order() -> None:
     log = NodeLog(
         [phase("train", 0, 1.0), phase("evaluate", 5, 2.0), phase("train", 6, 3.5), end(8)]
     )
-    assert [(start.phase, start.t) for start, _ in log.stays] == [
+    assert [(start.phase, start.t) for start, _ in log.phase_intervals] == [
         ("train", 1.0),
         ("evaluate", 2.0),
         ("train", 3.5),

@@ -16,7 +16,7 @@ from cluster.interruption import NUMBERS, Interrupted
 @pytest.fixture(autouse=True)
 def _listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (*NUMBERS, signal.SIGALRM)}
-    monkeypatch.setattr(sys, "unraisablehook", interruption.say_again)
+    monkeypatch.setattr(sys, "unraisablehook", interruption.raise_again)
     interruption.listen()
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from analysis.report.traffic.matrix import Beside, findings
+from analysis.report.traffic.matrix import RunMatrices, findings
 
-RING = Beside(
+RING = RunMatrices(
     label="ring",
     measured=[[0, 1010, 4], [0, 0, 1000], [1030, 0, 0]],
     predicted=[[0, 1000, 0], [0, 0, 1000], [1000, 0, 0]],
@@ -15,7 +15,7 @@ RING = Beside(
     payload=3050,
     headers=61,
 )
-STAR = Beside(
+STAR = RunMatrices(
     label="star",
     measured=[[0, 2000], [1920, 0]],
     predicted=[[0, 2000], [2000, 0]],
@@ -42,7 +42,7 @@ def test_less_is_as_far_from_theory_as_more() -> None:
 
 
 def test_a_large_difference_is_not_called_agreement() -> None:
-    first, *_ = findings([Beside("odd", [[0, 3], [2, 0]], [[0, 2], [2, 0]], 5, 0, 5, 0)])
+    first, *_ = findings([RunMatrices("odd", [[0, 3], [2, 0]], [[0, 2], [2, 0]], 5, 0, 5, 0)])
     assert first.startswith("Not all pairs agree")
     assert "node0 to node1 of odd, 1.500 times" in first
 
@@ -57,6 +57,6 @@ def test_counts_read_during_control_traffic_are_reported_apart() -> None:
 
 
 def test_closed_connections_are_reported_as_missing() -> None:
-    lost = Beside("cut", [[0, 2], [2, 0]], [[0, 2], [2, 0]], 4, 0, 9, 1, closed=3)
+    lost = RunMatrices("cut", [[0, 2], [2, 0]], [[0, 2], [2, 0]], 4, 0, 9, 1, closed=3)
     assert "missing: 3 of cut" in findings([RING, lost])[-1]
     assert not [text for text in findings([RING]) if "missing" in text]

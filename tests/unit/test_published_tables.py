@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.report.references.papers import PaperColumn, PaperTable, Preset, papers
-from analysis.report.references.published_tables import Compared, agrees, beside, verdict
+from analysis.report.references.published_tables import Compared, agrees, compare_tables, verdict
 
 COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
 
@@ -78,7 +78,7 @@ def test_every_paper_names_who_wrote_it_and_why_ours_may_differ() -> None:
 
 def test_runs_are_found_by_their_options_and_seeds_are_averaged() -> None:
     rows = [*two_nodes(train_s=10.0), *two_nodes(train_s=20.0)]
-    (found,) = beside(runs(*rows), {})
+    (found,) = compare_tables(runs(*rows), {})
     assert found.paper.preset == "collectives"
     assert found.columns[0].ours == (15.0, 15.0)
     assert found.numbers == ((1, 3), (2, 4))
@@ -86,16 +86,18 @@ def test_runs_are_found_by_their_options_and_seeds_are_averaged() -> None:
 
 
 def test_other_runs_are_no_match_and_one_row_is_no_table() -> None:
-    assert beside(runs(*two_nodes(epochs=4)), {}) == []
-    assert beside(runs(*two_nodes(dataset="cifar10")), {}) == []
-    assert beside(runs(two_nodes()[0]), {}) == []
+    assert compare_tables(runs(*two_nodes(epochs=4)), {}) == []
+    assert compare_tables(runs(*two_nodes(dataset="cifar10")), {}) == []
+    assert compare_tables(runs(two_nodes()[0]), {}) == []
 
 
 def test_a_quick_variant_of_the_preset_matches_with_fewer_epochs() -> None:
-    (found,) = beside(runs(*two_nodes(epochs=1)), {"s": Preset("collectives", is_quick=True)})
+    (found,) = compare_tables(
+        runs(*two_nodes(epochs=1)), {"s": Preset("collectives", is_quick=True)}
+    )
     assert found.session == "s"
     assert found.is_quick
-    assert not beside(runs(*two_nodes()), {})[0].is_quick
+    assert not compare_tables(runs(*two_nodes()), {})[0].is_quick
 
 
 def test_a_share_of_the_first_row_is_ours_own() -> None:
@@ -105,7 +107,7 @@ def test_a_share_of_the_first_row_is_ours_own() -> None:
         {"strategy": s, "workers": n, "step_median_s": t, "dataset": "cifar10", "model": "vgg11"}
         for s, n, t in kinds
     ]
-    found = beside(runs(*rows), {})[0]
+    found = compare_tables(runs(*rows), {})[0]
     assert found.paper.preset == "vgg-parts"
     assert [each.column.of_first for each in found.columns] == [False, True]
     assert found.columns[1].ours == (100.0, None, None, 25.0)
@@ -126,7 +128,7 @@ def test_the_session_with_most_rows_is_taken() -> None:
     rows = [run | {"session": "all"} for run in nodes] + [
         run | {"session": "late"} for run in nodes[:2]
     ]
-    (found,) = [found for found in beside(runs(*rows), {}) if found.table.activity]
+    (found,) = [found for found in compare_tables(runs(*rows), {}) if found.table.activity]
     assert found.session == "all"
 
 

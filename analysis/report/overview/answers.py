@@ -22,13 +22,13 @@ from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.strategies import facts_of
 
 SLOW_MBIT = 100
-MORE = 1.05
+SAME_BYTES = 1.05
 """Bytes that differ by less than this factor are not told apart."""
 BURST = 0.1
 """Of the model: a link with a larger burst looks faster than its rate."""
-AS_MUCH = 0.005
+SAME_ACCURACY = 0.005
 """Accuracies that differ by less are equal in effect."""
-ALIKE = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition")
+SAME_TRAINING = ("model", "dataset", "workers", "epochs", "train_size", "batch_size", "partition")
 """Where these are equal, strategies' accuracies are compared, each at its best learning rate."""
 MOST_NAMES = 3
 MOST_SPEEDS = 3
@@ -41,7 +41,7 @@ def answers(report: Report) -> list[Answer]:
     for task, configurations in report.tasks.items():
         where = f"{task}: " if len(report.tasks) > 1 else ""
         about = [*_accuracy(report.runs, configurations), *_bytes(report, configurations)]
-        found += [Answer(where + answer.ask, answer.say) for answer in about]
+        found += [Answer(where + answer.question, answer.text) for answer in about]
     return [*found, *_speed(report), *_advice(report), *_trust(report.runs)]
 
 
@@ -114,8 +114,8 @@ def _accuracy(runs: Runs, configurations: Sequence[Configuration]) -> list[Answe
         which = "the first: " if len(ties) > 1 else ""
         low, high = percent_text(best.low), percent_text(best.high)
         text += f" ({which}mean of {best.seeds} seeds, {low} to {high})"
-    ask = "Most accurate:" if len(found) > 1 else "Accuracy:"
-    return [Answer(ask, f"{text}.{_overlap(best, found[1:], ties)}")]
+    question = "Most accurate:" if len(found) > 1 else "Accuracy:"
+    return [Answer(question, f"{text}.{_overlap(best, found[1:], ties)}")]
 
 
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
@@ -138,12 +138,12 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         return [Answer(f"Bytes to {aim}:", text)]
     costs.sort()
     (least, _), (most, highest) = costs[0], costs[-1]
-    names = _equal([label for sent, label in costs if sent <= MORE * least])
+    names = _equal([label for sent, label in costs if sent <= SAME_BYTES * least])
     text = f"{names}, {bytes_text(least)} over all nodes"
-    if most > MORE * least:
+    if most > SAME_BYTES * least:
         text += f"; the most: {highest}, {bytes_text(most)}, {most / least:.1f} times as many"
-    ask = f"Fewest bytes to {aim} in every run:" if len(costs) > 1 else f"Bytes to {aim}:"
-    return [Answer(ask, text + ".")]
+    question = f"Fewest bytes to {aim} in every run:" if len(costs) > 1 else f"Bytes to {aim}:"
+    return [Answer(question, text + ".")]
 
 
 def _speed(report: Report) -> list[Answer]:
@@ -265,7 +265,7 @@ def training_flags(row: pd.Series[Any]) -> str:
 def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
     """Accuracy of strategies that average less against those that average everything."""
     losses = []
-    for members in _grouped(configurations, ALIKE).values():
+    for members in _grouped(configurations, SAME_TRAINING).values():
         found = sorted(_measured(runs, members, "accuracy"), key=lambda got: -got.mean)
         best: dict[str, Measured] = {}
         for got in found:
@@ -286,7 +286,7 @@ def _lost(less: Measured, full: Measured) -> str:
     """A loss of accuracy counts where the ranges over seeds do not overlap."""
     lost = full.mean - less.mean
     one_seed = ", one seed each" if less.seeds == full.seeds == 1 else ""
-    if lost < AS_MUCH:
+    if lost < SAME_ACCURACY:
         return f"Measured accuracy is equal{one_seed}"
     points = f"{100 * lost:.1f} points"
     if not one_seed and less.high < full.low:

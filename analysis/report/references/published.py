@@ -11,7 +11,12 @@ from analysis.report.context import Report
 from analysis.report.page import Block, Bullets, Column, Heading, Row, Section, Table, Text, texts
 from analysis.report.references.lab_forms import filled_sheets, sheet_blocks, with_epochs
 from analysis.report.references.papers import Preset
-from analysis.report.references.published_tables import Beside, agrees, beside, verdict
+from analysis.report.references.published_tables import (
+    TableComparison,
+    agrees,
+    compare_tables,
+    verdict,
+)
 from analysis.report.traffic.bandwidth import exchange
 from analysis.tables.configurations import mean_of
 from analysis.tables.labels import in_common
@@ -46,7 +51,7 @@ TRUE_BYTES = [
 def section(report: Report) -> Section | None:
     runs = _with_derived(report)
     presets = _presets(report)
-    tables = beside(runs, presets)
+    tables = compare_tables(runs, presets)
     sheets = filled_sheets(with_epochs(runs, report.runs.epochs), presets)
     body = [block for found in tables for block in _blocks(found, runs)]
     body += [block for sheet in sheets for block in sheet_blocks(sheet)]
@@ -108,7 +113,7 @@ def _preset(folder: RunFolder) -> Preset | None:
     return None
 
 
-def _blocks(found: Beside, runs: pd.DataFrame) -> list[Block]:
+def _blocks(found: TableComparison, runs: pd.DataFrame) -> list[Block]:
     verdicts = [verdict(each) for each in found.columns if not each.column.of_first]
     differs = not all(agrees(each) for each in found.columns if len(each.both) > 1)
     rows = _rows(found, runs)
@@ -126,7 +131,7 @@ def _blocks(found: Beside, runs: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _text(found: Beside, place: int, kind: str) -> Callable[[float], str]:
+def _text(found: TableComparison, place: int, kind: str) -> Callable[[float], str]:
     """Ours of a sum of counters is so much smaller that it needs another unit."""
     if kind == "ours" and found.table.activity and place == 0:
         return lambda value: bytes_text(1e12 * value)
@@ -136,14 +141,14 @@ def _text(found: Beside, place: int, kind: str) -> Callable[[float], str]:
     return f"{{:.{digits}f}}".format
 
 
-def _heading(found: Beside, place: int, kind: str) -> str:
+def _heading(found: TableComparison, place: int, kind: str) -> str:
     column = found.columns[place].column
     own_unit = found.table.activity and place == 0 and kind == "ours"
     unit = f" ({column.unit})" if column.unit and not own_unit else ""
     return f"{column.heading}{unit}: {kind}"
 
 
-def _down(found: Beside, rows: list[Row]) -> Table:
+def _down(found: TableComparison, rows: list[Row]) -> Table:
     columns = [
         Column(head, f"head_{place}", style="word") for place, head in enumerate(found.table.heads)
     ]
@@ -155,7 +160,7 @@ def _down(found: Beside, rows: list[Row]) -> Table:
     return Table(rows, [*columns, *(TRUE_BYTES if found.table.activity else [])])
 
 
-def _across(found: Beside) -> Table:
+def _across(found: TableComparison) -> Table:
     """The paper's rows side by side, published values above ours."""
     labels = found.columns[0].labels
     columns = [Column("", "what", style="left")]
@@ -171,7 +176,7 @@ def _across(found: Beside) -> Table:
     return Table(rows, columns)
 
 
-def _rows(found: Beside, runs: pd.DataFrame) -> list[Row]:
+def _rows(found: TableComparison, runs: pd.DataFrame) -> list[Row]:
     rows: list[Row] = []
     for at, published in enumerate(found.table.rows):
         row: Row = {"label": published.label}

@@ -44,7 +44,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Beside:
+class TableComparison:
     """One published table with ours."""
 
     paper: Paper
@@ -57,7 +57,7 @@ class Beside:
     """Ours are of the preset's quick variant."""
 
 
-def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
+def compare_tables(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[TableComparison]:
     """`table`: completed runs with every column the papers name; `presets`: by session."""
     found = [
         _best_session(paper, published, table, presets)
@@ -70,8 +70,8 @@ def beside(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[Beside]:
 
 def _best_session(
     paper: Paper, published: PaperTable, table: pd.DataFrame, presets: Mapping[str, Preset]
-) -> Beside | None:
-    best: Beside | None = None
+) -> TableComparison | None:
+    best: TableComparison | None = None
     for session, runs in table.groupby("session", sort=True):
         preset = presets.get(str(session), papers.NO_PRESET)
         of_paper = preset.name.startswith(paper.preset)
@@ -81,13 +81,13 @@ def _best_session(
     return best
 
 
-def _rows(table: Beside) -> int:
+def _rows(table: TableComparison) -> int:
     return sum(bool(numbers) for numbers in table.numbers)
 
 
 def _compare(
     paper: Paper, published: PaperTable, runs: pd.DataFrame, of_paper: bool, is_quick: bool
-) -> Beside:
+) -> TableComparison:
     numbers = []
     for row in published.rows:
         wanted = {**paper.given, **row.match}
@@ -104,7 +104,7 @@ def _compare(
         for place, column in enumerate(published.columns)
     )
     session = str(runs.iloc[0]["session"])
-    return Beside(paper, published, session, columns, tuple(numbers), is_quick)
+    return TableComparison(paper, published, session, columns, tuple(numbers), is_quick)
 
 
 def _ours(

@@ -13,7 +13,7 @@ from cluster.spec.links import parse_cores, parse_links
 
 FELT = 1.2
 """A node whose step takes less than this times its usual time does not count as slowed down."""
-ALIKE = 1.1
+SAME_SLOWDOWN = 1.1
 """Slow-downs within this factor of each other count as equal."""
 WAITS = 0.2
 """Of a step: less waiting than this is not mentioned."""
@@ -82,7 +82,7 @@ def _effect(case: Case) -> str:
     ratios = sorted(felt.values())
     if others:
         return f"{verb} {nodes_text(list(felt))}, {times(*ratios)}, and no other {no_more}"
-    if ratios[-1] <= ALIKE * ratios[0]:
+    if ratios[-1] <= SAME_SLOWDOWN * ratios[0]:
         return f"{verb} all {len(felt)} nodes equally, {times(fmean(ratios))}"
     return f"{verb} all {len(felt)} nodes, {times(*ratios)}"
 

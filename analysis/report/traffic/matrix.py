@@ -47,8 +47,8 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Beside:
-    """One run in training, measured beside theory; rows send, columns receive."""
+class RunMatrices:
+    """The bytes between pairs in one run's training, measured and predicted; rows send."""
 
     label: str
     measured: Matrix
@@ -104,12 +104,12 @@ def pair_name(pair: Pair) -> str:
     return f"node{pair[0]} to node{pair[1]}"
 
 
-def findings(runs: Sequence[Beside]) -> list[str]:
+def findings(runs: Sequence[RunMatrices]) -> list[str]:
     """Of at least one measured run."""
     return [*_agreement(runs), *_counts(runs)]
 
 
-def _agreement(runs: Sequence[Beside]) -> list[str]:
+def _agreement(runs: Sequence[RunMatrices]) -> list[str]:
     off = max(runs, key=lambda run: abs(run.furthest_ratio - 1))
     error = abs(off.furthest_ratio - 1)
     where = f"{pair_name(off.furthest)} of {off.label}, {off.furthest_ratio:.3f} times theory"
@@ -127,7 +127,7 @@ def _agreement(runs: Sequence[Beside]) -> list[str]:
     ]
 
 
-def _counts(runs: Sequence[Beside]) -> list[str]:
+def _counts(runs: Sequence[RunMatrices]) -> list[str]:
     payload = sum(run.payload for run in runs)
     share = percent_text(sum(run.counted for run in runs) / payload)
     headers = percent_text(sum(run.headers for run in runs) / payload, 1)
@@ -149,7 +149,7 @@ def _counts(runs: Sequence[Beside]) -> list[str]:
     return found
 
 
-def measured(runs: Runs, configuration: Configuration) -> Beside | None:
+def measured(runs: Runs, configuration: Configuration) -> RunMatrices | None:
     """Its first run whose connections were counted; all seeds send the same."""
     for number in configuration.numbers:
         pairs = runs.pairs[runs.pairs["number"] == number]
@@ -160,7 +160,7 @@ def measured(runs: Runs, configuration: Configuration) -> Beside | None:
             continue
         nodes = int(configuration.row["workers"]) + facts_of(configuration.strategy).has_server
         without_control = (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0)
-        return Beside(
+        return RunMatrices(
             configuration.label,
             _square(pairs, without_control, nodes),
             _square(pairs, pairs["predicted_bytes"], nodes),
@@ -179,7 +179,7 @@ def _square(pairs: pd.DataFrame, values: pd.Series[int], nodes: int) -> Matrix:
     return [[float(at.get((i, j), 0)) for j in range(nodes)] for i in range(nodes)]
 
 
-def table_row(configuration: Configuration, found: Beside) -> Row:
+def table_row(configuration: Configuration, found: RunMatrices) -> Row:
     i, j = found.busiest
     return {
         "configuration": configuration.label,
@@ -195,7 +195,7 @@ def table_row(configuration: Configuration, found: Beside) -> Row:
     }
 
 
-def chart(configuration: Configuration, found: Beside | None) -> Chart | None:
+def chart(configuration: Configuration, found: RunMatrices | None) -> Chart | None:
     """Bytes of a round; theory only where nothing was counted, None where it does not add up."""
     if found is None:
         theory = _theory(configuration)

@@ -35,7 +35,7 @@ class MeasuredLink(LinkStatistics):
     error: float
     """Measured over target rate, less 1; of the direction that is further off."""
     delay_ms: float | None = None
-    """Measured one-way delay that the link adds; null where none is asked for."""
+    """Measured one-way delay that the link adds; null where the target has none."""
     attempts: Count = 1
     """Measurements that it took."""
     burst_bytes: Count | None = None
