@@ -21,7 +21,7 @@ class Launcher:
     has: tuple[str, ...] | None = None
     """Names of its strategies; None: all of them."""
     offers: str = ""
-    """The operations it is made of: why it does not have every strategy."""
+    """The operations it carries: why it does not have every strategy."""
     imports: tuple[str, ...] = ()
     """Slow modules that workers import: imported once before workers are forked."""
     least_memory: int = 256 * MIB
@@ -40,7 +40,7 @@ class Launcher:
 
 HOROVOD_HAS = ("single", "allreduce", "allgather", "gather-scatter", "pairwise", "local-sgd")
 """The functions of workloads/launchers/horovod_exchange.py."""
-HOROVOD_OFFERS = "Horovod offers all-reduce, all-gather and all-to-all, no send and receive"
+HOROVOD_OFFERS = "it carries only Horovod's own all-reduce, all-gather and all-to-all"
 HOROVOD_PEERS = "workloads.launchers.horovod_peers"
 HOROVOD_REFUSES = {
     "compress=bf16": "which halves numbers to fp16 only",

@@ -117,6 +117,8 @@ MessageSchedule = Callable[[int, Setting], Messages]
 class Message(NamedTuple):
     """A single message of a round; `waits_for` are places of messages in each_message().
 
+    For example, in gather-scatter among 3 workers messages 0 and 1 go to the root and wait for
+    nothing; messages 2 and 3 come back from the root, and `waits_for` of both is (0, 1).
     What its source has waited for at an earlier step is left out, unless nothing has arrived since.
     """
 
@@ -238,7 +240,7 @@ def all_gather(_index: int, setting: Setting) -> Messages:
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
-    """A star around worker 0, whichever rank a library gives it."""
+    """The leaves send M to the root (worker 0), the root sends M back to each."""
     return _star(0, range(1, setting.workers), setting.exchanged_bytes)
 
 

@@ -1,4 +1,4 @@
-"""Who averages with whom at round t: a pure function, so no coordinator is needed.
+"""Groups of strategy pairwise at round t: a pure function, so no coordinator is needed.
 
     python3 -m workloads.groups --workers 6 --passes 2     shows every schedule, and what auto takes
 
@@ -65,7 +65,7 @@ def cycle_length(workers: int, passes: int, schedule: str) -> int:
     """Rounds of one sweep: all dimensions of a grid, all shifts of a ring.
 
     A ragged grid starts its next sweep rotated by one place, so its period is N cycles. Random
-    groups have no cycle; it stands for the fewest rounds in which everybody can hear of everybody.
+    groups have no cycle: theirs is the fewest rounds until a value can depend on all workers.
     """
     check(workers, passes, schedule)
     return 1 if passes >= workers - 1 else SCHEDULES[schedule].cycle(workers, passes)
@@ -129,7 +129,7 @@ def _random(round_index: int, workers: int, passes: int, seed: int) -> Iterable[
 def _grid(round_index: int, workers: int, passes: int, _seed: int) -> Iterable[Sequence[int]]:
     """Groups of those who differ only in one digit; digit 0 (the largest radix) is the first.
 
-    A ragged grid turns by one place each cycle, so that nobody stays where places are missing. A
+    A ragged grid turns by one place each cycle, so that no worker stays in an incomplete line. A
     complete grid repeats after one cycle and therefore never gets to turn, which would break the
     promise that ANY cycle's length of rounds is exact.
     """
@@ -194,7 +194,7 @@ def largest_prime(number: int) -> int:
 
 
 def _fewest_rounds(workers: int, passes: int) -> int:
-    """Rounds without which nobody can have heard of all: everyone knows (P+1)^t after t."""
+    """Rounds until a value can depend on all workers: after t it depends on at most (P+1)^t."""
     return next(t for t in itertools.count() if (passes + 1) ** t >= workers)
 
 

@@ -111,7 +111,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         leaves="leaves",
     ),
     "reduce-broadcast": StrategyFacts(
-        summary="add up a tree to a root, send the mean down the tree",
+        summary="sums go up a tree to a root, the mean comes down",
         messages=message_schedules.reduce_broadcast,
         colour="#a08300",
         centre="root",
@@ -130,7 +130,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         },
     ),
     "ddp": StrategyFacts(
-        summary="torch's DistributedDataParallel: the peer to beat",
+        summary="torch's DistributedDataParallel: all-reduce during backward, the baseline",
         messages=message_schedules.all_reduce,
         colour="#1f9d6b",
         averages=("gradients",),
@@ -151,8 +151,8 @@ STRATEGIES: dict[str, StrategyFacts] = {
         has_passes=True,
         buffers="average",
         refuses={
-            "average=gradients": "whose workers meet a few at a time: with gradients alone their"
-            " parameters would drift apart and never meet again"
+            "average=gradients": "which averages within small groups: with gradients alone the"
+            " parameters of different groups would diverge"
         },
     ),
     "local-sgd": StrategyFacts(

@@ -73,7 +73,7 @@ def test_a_combination_is_refused_exactly_where_it_makes_no_sense(strategy: str)
     [
         ("ddp", {"overlap": True}, "overlap does not apply to strategy ddp, which always overlaps"),
         ("ddp", {"reduce": "sum"}, "which always divides by the number of workers"),
-        ("pairwise", {"average": "gradients"}, "would drift apart"),
+        ("pairwise", {"average": "gradients"}, "would diverge"),
         ("local-sgd", {"average": "gradients"}, "use --strategy allreduce with --local-steps"),
         ("allreduce", {"average": "parameters", "reduce": "sum"}, "added up are no model"),
         ("ring", {"average": "parameters", "overlap": True}, "only known after the update"),
