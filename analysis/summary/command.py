@@ -12,6 +12,7 @@ from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise
 from cluster.observe.result_row import find_extras, headings, row
 from cluster.spec.command_line import Parser
+from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import End, Failure
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
@@ -40,7 +41,10 @@ def write_summary(folder: RunFolder) -> Summary:
     experiment = read_experiment(folder)
     logs = [read_log(folder, rank) for rank in range(experiment.nodes)]
     error = find_error(logs) or find_shared_host(logs)
-    summary = summarise(folder, experiment, "failed" if error else "completed", error)
+    try:
+        summary = summarise(folder, experiment, "failed" if error else "completed", error)
+    except DocumentError as damage:
+        raise SpecError(f"{folder.path}: {damage}") from None
     write_json(folder.summary, summary)
     return summary
 
@@ -50,7 +54,7 @@ def read_experiment(folder: RunFolder) -> Experiment:
         return folder.read_experiment()
     except OSError as error:
         raise SpecError(f"{folder.path} is no run folder: spec.json: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{folder.spec}: {error}") from None
 
 

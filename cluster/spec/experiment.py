@@ -8,6 +8,7 @@ import copy
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from reprlib import repr as short
 from typing import Any, Self
 
 from cluster.spec import experiment_checks
@@ -271,11 +272,13 @@ class Experiment:
         return {"schema": SCHEMA, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
+    def from_json(cls, document: object) -> Self:
         """The inverse of to_json; refuses what it does not know rather than dropping it."""
+        if not isinstance(document, dict):
+            raise SpecError(f"the spec must be an object, not {short(document)}")
         values = dict(schema1.upgrade_spec(document))
         schema = values.pop("schema", None)
-        if schema != SCHEMA:
+        if type(schema) is not int or schema != SCHEMA:
             raise SpecError(f"schema of the spec must be 1 or {SCHEMA}, not {schema!r}")
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import TypeVar
 
 from cluster.spec.documents import schema1
@@ -31,6 +32,7 @@ from cluster.spec.experiment import Experiment, node_name
 from cluster.spec.records import GpuSample, Sample
 
 D = TypeVar("D", bound=Document)
+R = TypeVar("R")
 
 __all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
 
@@ -119,28 +121,39 @@ class RunFolder:
 
     def read_samples(self) -> Iterator[Sample]:
         """All whole lines, as with events."""
-        return map(Sample.from_row, _whole_rows(self.samples))
+        return _read_rows(self.samples, Sample.from_row)
 
     def read_gpu_samples(self) -> Iterator[GpuSample]:
         """None where nobody has a GPU."""
-        return map(GpuSample.from_row, _whole_rows(self.gpu_samples))
+        return _read_rows(self.gpu_samples, GpuSample.from_row)
 
 
-def _whole_rows(path: Path) -> Iterator[list[str]]:
+def _read_rows(path: Path, parse: Callable[[list[str]], R]) -> Iterator[R]:
+    """DocumentError names the file and the line."""
     if not path.exists():
         return
-    with path.open() as file:
-        next(file, None)
-        for line in file:
-            if line.endswith("\n"):
-                yield line.rstrip("\n").split(",")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        columns = next(file, "").count(",")
+        for number, line in enumerate(file, start=2):
+            if not line.endswith("\n"):
+                return
+            try:
+                if line.count(",") != columns:
+                    raise ValueError(f"must have {columns + 1} columns")
+                row = parse(line.rstrip("\n").split(","))
+            except (TypeError, ValueError) as error:
+                raise DocumentError(f"{path.name}: line {number}: {error}") from None
+            yield row
 
 
 def _read(path: Path, kind: type[D], upgrade: Callable[[Json], Json]) -> D:
     """A document of this schema or an older one; DocumentError names the file and the key."""
-    document = parse_json(path.read_text(encoding="utf-8"))
+    try:
+        document = parse_json(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{path.name} is cut off or damaged: {error}") from None
     if not isinstance(document, dict):
-        raise DocumentError(f"{path.name} must be an object, not {document!r}")
+        raise DocumentError(f"{path.name} must be an object, not {short(document)}")
     document = upgrade(document)
     if document.get("schema") != SCHEMA:
         found = document.get("schema")

@@ -114,6 +114,12 @@ def test_a_document_of_a_later_schema_is_told_from_a_damaged_one(folder: RunFold
         folder.read_environment()
 
 
+def test_true_is_no_schema(folder: RunFolder) -> None:
+    folder.environment.write_text('{"schema": true, "command": "measure.sh"}')
+    with pytest.raises(OtherSchema, match=r"environment\.json has schema True"):
+        folder.read_environment()
+
+
 def test_a_number_that_is_not_finite_is_null_both_ways() -> None:
     assert (
         to_json(PerStep(ratio=float("inf"), sent_mean_bytes=1.0))

@@ -174,7 +174,7 @@ def test_a_spec_with_an_unknown_field_is_refused_by_its_name() -> None:
         Experiment.from_json(document)
 
 
-@pytest.mark.parametrize("schema", [0, 3, "1", None])
+@pytest.mark.parametrize("schema", [0, 3, "1", None, True, 2.0])
 def test_a_spec_of_another_schema_is_refused(schema: object) -> None:
     with pytest.raises(SpecError, match="schema of the spec must be 1"):
         Experiment.from_json({**Experiment().to_json(), "schema": schema})

@@ -16,7 +16,7 @@ from analysis.summary.node_log import NodeLog
 from cluster import measure
 from cluster.spec.documents.events import End, Epoch, Failure, Hello
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters
+from cluster.spec.records import Counters, Sample
 from cluster.spec.run_folder import RunFolder
 from tests.measuring import PROJECT
 from workloads.launchers.torch_peers import find_interface
@@ -147,6 +147,34 @@ def test_a_folder_that_is_not_complete_is_one_line(
     assert "is damaged" in complaint(folder.path, capsys)
     folder.events(0).write_text('{"event":"hello","t":1,"rank":2}\n')
     assert "node0.jsonl is that of node2" in complaint(folder.path, capsys)
+
+
+HEADER = ",".join(Sample.COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("spec.json", "[]", "spec.json: the spec must be an object"),
+        ("spec.json", json.dumps(SPEC.to_json() | {"schema": True}), "spec.json: schema of"),
+        ("links.json", '{"schema": 3, "links": []}', "links.json has schema 3"),
+        ("links.json", "{}", "links.json has schema None"),
+        ("links.json", "[]", "links.json must be an object"),
+        ("links.json", "null", "links.json must be an object"),
+        ("links.json", '{"schema": 2', "links.json is cut off"),
+        ("links.json", '{"schema": 2, "links": 5}', "links.json: links must be a list"),
+        ("links.json", '{"schema": 2, "links": [{"node": 1}]}', "links.json: links[0].node must"),
+        ("samples.csv", f"{HEADER}\n1.5,kernel,node0,1,1,1,1\n2,3\n", "samples.csv: line 3: must"),
+        ("samples.csv", f"{HEADER}\n1.5,kernel,node0,1,x,1,1\n", "samples.csv: line 2: invalid"),
+        ("gpu_samples.csv", "t,node,gpu\n1.5,node0,first\n", "gpu_samples.csv: line 2: invalid"),
+    ],
+)
+def test_a_damaged_file_is_one_line_that_names_it_and_the_place(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], name: str, text: str, reason: str
+) -> None:
+    folder.events(0).write_text('{"event":"hello","t":1,"rank":0}\n')
+    (folder.path / name).write_text(text)
+    assert reason in complaint(folder.path, capsys)
 
 
 def test_a_node_that_fell_silent_is_why_a_run_failed_and_else_the_first_complaint() -> None:

@@ -57,7 +57,7 @@ SUMMARY_KEYS = {
 
 def upgrade_spec(spec: Json) -> Json:
     """Before there were rules for the learning rate it was left alone; AdamW has no momentum."""
-    if spec.get("schema") != 1:
+    if not _is_schema_1(spec):
         return spec
     upgraded = {"lr_rule": "none", "warmup_epochs": 0.0} | spec | {"schema": SCHEMA}
     if upgraded.get("optimizer") == "adamw":
@@ -92,10 +92,16 @@ def upgrade_summary(summary: Json) -> Json:
 
 
 def _upgraded(document: Json, names: dict[str, dict[str, str]]) -> Json:
-    if document.get("schema") != 1:
+    if not _is_schema_1(document):
         return document
     upgraded: Json = _renamed(document, names)
     return upgraded | {"schema": SCHEMA}
+
+
+def _is_schema_1(document: Json) -> bool:
+    """True is no 1."""
+    schema = document.get("schema")
+    return type(schema) is int and schema == 1
 
 
 def _renamed(value: Any, names: dict[str, dict[str, str]], where: str = "") -> Any:
