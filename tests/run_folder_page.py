@@ -38,7 +38,8 @@ UNITS = {
     "bytes_per_s": "bytes/s",
     "_bytes": "bytes",
     "_bytes_by_node": "bytes",
-    "_rate": "bytes/s",
+    "sent_rate": "bytes/s",
+    "received_rate": "bytes/s",
     "_s": "s",
     "seconds": "s",
     "interval": "s",
@@ -95,7 +96,9 @@ def _docs(kind: type) -> dict[str, str]:
 
 def _row(key: str, hint: Any, meaning: str) -> str:
     text = meaning[0].upper() + meaning[1:].rstrip(".").replace("|", "\\|")
-    return f"| `{key}` | {_type(hint)} | {_unit(key)} | {text} |\n"
+    kind = _type(hint)
+    unit = "" if "object" in kind else _unit(key)
+    return f"| `{key}` | {kind} | {unit} | {text} |\n"
 
 
 def _unit(key: str) -> str:

@@ -222,6 +222,17 @@ def test_the_page_has_every_document_as_its_class_is() -> None:
     assert "`per_step.ratio` | number, null |  | Measured over predicted" in page
 
 
+def test_a_unit_is_that_of_a_number_and_bytes_a_second_only_of_bytes() -> None:
+    rows = [row.split(" | ") for row in PAGE.read_text().splitlines() if row.startswith("| `")]
+    with_unit = {key.strip("| `"): (kind, unit) for key, kind, unit, *_ in rows if unit.strip()}
+    assert not [key for key, (kind, _) in with_unit.items() if "object" in kind]
+    assert {key for key, (_, unit) in with_unit.items() if unit == "bytes/s"} == {
+        "pcie_sent_rate",
+        "pcie_received_rate",
+        "control_traffic.bytes_per_s",
+    }
+
+
 @pytest.mark.parametrize("kind", DOCUMENTS.values(), ids=list(DOCUMENTS))
 def test_every_key_says_what_it_means(kind: type) -> None:
     for part in parts(kind):
