@@ -9,21 +9,17 @@ from typing import Any
 import pandas as pd
 
 from analysis.summary.summarise import summarise
+from analysis.tables.checks import check, read_checked
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
-from cluster.spec.documents.codec import LARGEST, DocumentError, Options, OtherSchema, hints, reader
+from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints
 from cluster.spec.documents.summary import Summary
-from cluster.spec.errors import unknown
 from cluster.spec.run_folder import RunFolder, find_runs
-from cluster.spec.strategies import STRATEGIES
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
     *("total_sent_bytes", "pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
 )
 """Null where the exchange did not cross eth0, and so are the bytes of a curve."""
-NEEDED = ("strategy", "workers", "engine")
-POSITIVE = ("workers", "passes", "epochs", "batch_size")
-MOST_WORKERS = 65_536
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,11 @@ class _Read:
 
 def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = False) -> Runs:
     """All runs below a folder, or these. `live` summarises runs that have no summary yet."""
-    folders = find_runs(Path(runs)) if isinstance(runs, str | Path) else runs
-    numbered = dict(enumerate(folders, start=1))
+    if isinstance(runs, str | Path):
+        if not Path(runs).is_dir():
+            raise FileNotFoundError(f"no such folder: {runs}")
+        runs = find_runs(Path(runs))
+    numbered = dict(enumerate(runs, start=1))
     read = {number: _read(folder, live) for number, folder in numbered.items()}
     rows = [run.row for run in read.values()]
     columns = {
@@ -93,45 +92,47 @@ def _frame(name: str, read: dict[int, _Read]) -> pd.DataFrame:
 def _read(folder: RunFolder, live: bool) -> _Read:
     path, status = folder.path.resolve(), "damaged"
     try:
-        summary = _so_far(folder) if live and not folder.summary.exists() else folder.read_summary()
-        _check(summary)
-        return _tabulate(summary)
-    except FileNotFoundError:
-        reason = "no summary.json: the run is still going on, or was killed"
+        if folder.summary.exists():
+            return _tabulate(read_checked(folder))
+        return _tabulate(_so_far(folder, live))
+    except _UnfinishedRun as error:
+        status, reason = "unfinished", str(error)
     except OtherSchema as error:
         status, reason = "other schema", str(error)
-    except DocumentError as error:
+    except (OSError, ValueError) as error:
         reason = str(error)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = f"summary.json is cut off or damaged: {error}"
     named: Options = {"session": path.parent.name, "run": path.name}
     return _Read(named | {"status": status, "error": reason})
 
 
-def _so_far(folder: RunFolder) -> Summary:
+class _UnfinishedRun(Exception):
+    """A run without a summary, whose other files are whole."""
+
+
+def _so_far(folder: RunFolder, live: bool) -> Summary:
+    """The summary of a run that has none yet. DocumentError names the file that is damaged."""
     try:
-        return summarise(folder, folder.read_experiment(), "running")
+        experiment = folder.read_experiment()
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"spec.json: {error}") from None
+    if not live:
+        folder.read_links()
+        for rank in range(experiment.nodes):
+            folder.read_events(rank)
+        raise _UnfinishedRun("no summary.json: the run is still going on, or was killed")
+    try:
+        summary = summarise(folder, experiment, "running")
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"its events are not whole yet: {error!r}") from None
-
-
-def _check(summary: Summary) -> None:
-    """What a completed run has, and what no run has."""
-    for name in ("model_bytes", "steps", "rounds") if summary.status == "completed" else ():
-        value = getattr(summary, name)
-        if value is None or (name == "steps" and not value):
-            raise DocumentError(f"is {value} in a completed run", f"summary.json: {name}")
-    for key in ("curve", "training.epochs"):
-        epochs = [entry.epoch for entry in find(summary, key) or ()]
-        if len(set(epochs)) < len(epochs):
-            raise DocumentError("has an epoch twice", f"summary.json: {key}")
+        raise _UnfinishedRun(f"its events are not whole yet: {error!r}") from None
+    check(summary)
+    return summary
 
 
 def _tabulate(summary: Summary) -> _Read:
     row: Options = {}
     for name, key in COLUMNS.items():
         is_option = key.startswith("spec.")
-        row[name] = _option(summary.spec, name) if is_option else find(summary, key)
+        row[name] = summary.spec.get(name) if is_option else find(summary, key)
     parts = {name: find(summary, key) or [] for name, (key, _) in PARTS.items()}
     parts["shards"] = [
         ShardLabel(rank=rank, label=label, count=count)
@@ -143,23 +144,6 @@ def _tabulate(summary: Summary) -> _Read:
         parts["pairs"] = []
         parts["curves"] = [dataclasses.replace(p, sent_bytes=None) for p in parts["curves"]]
     return _Read(row, parts)
-
-
-def _option(spec: Options, name: str) -> Any:
-    """Null in a run that is older than the option."""
-    value: Any = spec.get(name)
-    if value is None and name not in NEEDED:
-        return None
-    try:
-        reader(type_of(f"spec.{name}"))(value)
-        low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else LARGEST
-        if not isinstance(value, str) and not low <= value <= high:
-            raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
-        if name == "strategy" and value not in STRATEGIES:
-            raise DocumentError(unknown(name, value, STRATEGIES))
-    except DocumentError as error:
-        raise error.below(f"summary.json: spec.{name}") from None
-    return value
 
 
 def _went_another_way(row: Options) -> bool:

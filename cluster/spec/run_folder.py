@@ -116,7 +116,7 @@ class RunFolder:
             return []
         try:
             return [parse_event(line) for line in lines[:-1] if line]
-        except DocumentError as error:
+        except (ValueError, RecursionError) as error:
             raise DocumentError(f"{path.name}: {error}") from None
 
     def read_samples(self) -> Iterator[Sample]:

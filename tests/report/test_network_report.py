@@ -181,7 +181,7 @@ def no_summary(session: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "cut off": (cut_off, "damaged", "cut off"),
     "not text": (not_text, "damaged", "decode"),
-    "no summary": (no_summary, "damaged", "still going on, or was killed"),
+    "no summary": (no_summary, "unfinished", "still going on, or was killed"),
     "a word for a number": (
         lambda s: change(s, accuracy="good"),
         "damaged",

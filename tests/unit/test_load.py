@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,37 @@ def test_a_folder_of_runs_is_loaded_by_its_path(name: str) -> None:
     assert set(runs.table["status"]) == {"completed"}
     assert list(runs.table.columns) == list(COLUMNS)
     assert runs.folders[1].name == runs.table.loc[1, "run"]
+
+
+def test_a_folder_that_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load_runs(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "status", "reason"),
+    [
+        ("environment.json", "{}", "unfinished", "still going on, or was killed"),
+        ("spec.json", "[]", "damaged", "spec.json: the spec must be an object"),
+        ("links.json", '{"schema": 2, "links": 5}', "damaged", "links.json: links must be"),
+        ("links.json", '{"schema": 3}', "other schema", "links.json has schema 3"),
+        ("events/node0.jsonl", '{"event":"epoch","t":1,"epoch":"x"}\n', "damaged", "node0.jsonl"),
+        ("events/node1.jsonl", '{"ev\n', "damaged", "node1.jsonl"),
+    ],
+)
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_without_a_summary_is_damaged_only_where_another_file_is(
+    name: str, text: str, status: str, reason: str, live: bool, tmp_path: Path
+) -> None:
+    run = shutil.copytree(DATA / "session" / "001-allreduce-n3-s1", tmp_path / "run")
+    (run / "summary.json").unlink()
+    (run / name).write_text(text)
+    row = load_runs(tmp_path, live=live).table.loc[1]
+    if live and status == "unfinished":
+        assert row["status"] == "running"
+    else:
+        assert row["status"] == status
+        assert reason in row["error"]
 
 
 def test_every_frame_has_the_keys_and_types_of_its_class() -> None:
