@@ -148,7 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(given)
     try:
         model = load(args.fit)
-        found = [cluster for cluster in clusters(args) if model.knows(cluster.strategy)]
+        asked = clusters(args)
+        found = [cluster for cluster in asked if model.knows(cluster.strategy)]
         if not found:
             raise SpecError(
                 f"{args.fit} was not fitted to {args.strategy}; it knows:"
@@ -164,6 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print()
     print("\n".join(table(model, found)))
+    if without := [cluster.strategy for cluster in asked if cluster not in found]:
+        print(f"no fit for: {', '.join(without)}")
     if len(found) > 1:
         print()
         print("\n".join(sweep_lines(model, found)))

@@ -35,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     paths = args.runs or [Path("runs")]
+    for path in (*paths, *args.held_out):
+        if not path.is_dir():
+            parser.error(f"no such folder: {path}; to make runs: {TO_MAKE_RUNS}")
     seen, held_out = (
         observe_all(folder for path in some for folder in find_runs(path))
         for some in (paths, args.held_out)

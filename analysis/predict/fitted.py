@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.predict.cost_model import Cluster, Constants, Forecast, fitted_as, forecast
-from cluster.spec.documents.codec import DocumentError, from_json
+from cluster.spec.documents.codec import DocumentError, OtherSchema, from_json
 from cluster.spec.run_folder import write_json
 
 SHIPPED = Path(__file__).resolve().parent / "fitted.json"
@@ -64,14 +64,18 @@ def save(model: Fitted, path: Path) -> None:
 
 def load(path: Path = SHIPPED) -> Fitted:
     """The model in a file; ValueError where that is not a fitted model."""
-    document = json.loads(path.read_text())
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
-        raise ValueError(f"{path} has schema {schema!r}, this reads {SCHEMA}")
     try:
+        document = json.loads(path.read_text())
+        if not isinstance(document, dict) or "strategies" not in document:
+            raise DocumentError("it has no strategies")
+        schema = document.get("schema")
+        if type(schema) is not int or schema != SCHEMA:
+            raise OtherSchema(f"{path} has schema {schema!r}, this reads {SCHEMA}")
         return from_json(Fitted, document)
-    except DocumentError as error:
-        raise ValueError(f"{path} is not a fitted model: {error}") from None
+    except OtherSchema:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no fitted model: {error}") from None
 
 
 def error_text(model: Fitted) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from analysis.predict.cost_model import Cluster
+from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
 from cluster.spec.documents.codec import Json
 from cluster.spec.documents.summary import Summary
@@ -31,9 +32,10 @@ def observe(folder: RunFolder) -> Observation | None:
     """What a completed run shows; None where the cost model does not cover it.
 
     Its constants are those of CPUs and eth0, of torch.distributed, and of nodes that are all alike.
+    A damaged run, which the tables do not take, is None too.
     """
     try:
-        summary = folder.read_summary()
+        summary = read_checked(folder)
         if summary.status != "completed" or not _is_covered(summary.spec):
             return None
         per_step = _known(summary.per_step)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.observations import Observation, observe_all
-from cluster.spec.run_folder import find_runs
+from cluster.spec.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 TRUE = Constants(time=(2e-4, 1.02, 3e-9, 0.9), bytes=(0.004, 150.0), runs=0)
@@ -192,10 +194,21 @@ def test_a_model_read_again_is_the_same(tmp_path: Path) -> None:
     assert load(tmp_path / "fitted.json") == model
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"schema": 9}', "no json"])
-def test_a_file_that_is_no_model_is_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "file is no fitted model"),
+        ("[]", "file is no fitted model"),
+        ('{"schema": 2, "strategy": "ring"}', "file is no fitted model"),
+        ('{"schema": 1, "strategies": 5}', "file is no fitted model: strategies must be"),
+        ("no json", "file is no fitted model"),
+        ('{"schema": 9, "strategies": {}}', "file has schema 9"),
+        ('{"schema": true, "strategies": {}}', "file has schema True"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(text)
-    with pytest.raises(ValueError, match=r"file|Expecting"):
+    with pytest.raises(ValueError, match=reason):
         load(tmp_path / "file")
 
 
@@ -226,6 +239,17 @@ def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:
     copy.mkdir()
     (copy / "summary.json").write_text(run.summary.read_text()[:500])
     assert observe_all(find_runs(tmp_path)) == []
+
+
+def test_a_run_with_more_workers_than_tables_take_is_not_observed(tmp_path: Path) -> None:
+    """Its messages would not fit into memory."""
+    run = next(folder for folder in find_runs(RUNS) if observe_all([folder]))
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(run.path, copy.path)
+    document = json.loads(run.summary.read_text())
+    document["spec"] |= {"workers": 10**9, "train_size": 10**12}
+    copy.summary.write_text(json.dumps(document))
+    assert observe_all([copy]) == []
 
 
 def test_advice_names_the_quickest_and_why() -> None:

@@ -12,6 +12,7 @@ from analysis.predict.command import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 RUNS = PROJECT / "tests" / "data" / "runs"
+SPEC = min(RUNS.rglob("spec.json"))
 ASK = ["--workers", "1024", "--link", "10gbit", "--model-bytes", "1.4G"]
 
 
@@ -72,7 +73,10 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         ([*ASK, "--compute", "5"], "must end in us, ms, s"),
         ([*ASK, "--passes", "0"], "--passes must be 1 or more"),
         ([*ASK, "--fit", "nowhere.json"], "cannot read nowhere.json"),
-        (["fit", "nowhere"], "not enough in nowhere"),
+        ([*ASK, "--fit", str(SPEC)], f"{SPEC} is no fitted model"),
+        (["fit", "nowhere"], "no such folder: nowhere"),
+        (["fit", str(RUNS), "--held-out", "nowhere"], "no such folder: nowhere"),
+        (["fit", str(PROJECT / "docs")], "not enough in"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -92,8 +96,10 @@ def test_a_fit_to_runs_can_be_asked_afterwards(
     assert main(["fit", str(RUNS), "--output", str(output)]) == 0
     assert "allreduce" in capsys.readouterr().out
     ask = ["--workers", "3", "--link", "50mbit", "--model-bytes", "200k", "--fit", str(output)]
-    assert main(ask) == 0
-    assert "allreduce" in capsys.readouterr().out
+    assert main([*ask, "--strategy", "allreduce,ring"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("allreduce ") for line in lines)
+    assert "no fit for: ring" in lines
     with pytest.raises(SystemExit):
         main([*ask, "--strategy", "ring"])
     assert "was not fitted to ring" in capsys.readouterr().err
