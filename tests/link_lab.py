@@ -76,8 +76,8 @@ def iperf3(rate_bit: int, sender: int, receiver: int, namespaces: list[int]) -> 
         server.kill()
         server.wait()
     intervals = [interval["sum"] for interval in json.loads(client.stdout)["intervals"]]
-    counted = [one for one in intervals if not one["omitted"] and one["seconds"] > 0.4]
-    payload = median(one["bytes"] / one["seconds"] for one in counted)
+    counted = [span for span in intervals if not span["omitted"] and span["seconds"] > 0.4]
+    payload = median(span["bytes"] / span["seconds"] for span in counted)
     return float(payload * 8 * FRAME_BYTES / PAYLOAD_BYTES)
 
 

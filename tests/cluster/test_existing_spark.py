@@ -134,7 +134,7 @@ def test_workers_that_share_a_host_share_its_bytes_with_a_warning(tmp_path: Path
         summary["per_step"]["sent_mean_bytes"] > 0.9 * summary["per_step"]["predicted_mean_bytes"]
     )
     # Their interfaces cannot tell them apart, their connections can.
-    pairs = {(one["sender"], one["receiver"]): one for one in summary["traffic_matrix"]["pairs"]}
+    pairs = {(p["sender"], p["receiver"]): p for p in summary["traffic_matrix"]["pairs"]}
     assert set(pairs) == {(0, 1), (1, 0)}
     for (sender, receiver), pair in pairs.items():
         assert pair["sent_bytes"] - pair["control_bytes"] == pytest.approx(

@@ -1,4 +1,4 @@
-"""Horovod carries the same training: the same models, the same bytes, its own talk booked apart."""
+"""Horovod carries the same training: same models, same bytes, control traffic booked apart."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
         assert laws.sent_once(horovod) == pytest.approx(laws.sent_once(ours), rel=0.03), name
         assert ours["control_traffic"] is None
         assert horovod["control_traffic"]["bytes_per_s"] > 0
-        # What each pair carried, by the counts of both; Horovod's talk, which was estimated, is
-        # taken off.
+        # What each pair carried, by the counts of both, without Horovod's control traffic, which
+        # is an estimate.
         laws.pairs_are_as_predicted(ours, 0.03)
         laws.pairs_are_as_predicted(horovod, 0.05)
         laws.pairs_add_up(horovod)

@@ -36,7 +36,7 @@ def test_every_strategy_updates_alike_with_adamw_decay_and_a_warm_up(tmp_path: P
         assert torch.allclose(state, states[0], rtol=0, atol=2e-5)
 
 
-def test_vgg11_trains_on_uneven_shards_of_cifar10(tmp_path: Path) -> None:
+def test_vgg11_trains_with_label_skew_on_cifar10(tmp_path: Path) -> None:
     try:
         prepare(DATASETS["cifar10"])
     except DataError as error:

@@ -188,7 +188,7 @@ def test_the_run_folder_names_the_image_and_the_engines_version(tmp_path: Path) 
 def exit_codes(file: Path) -> list[int]:
     """Exit codes of a Compose file's containers; `up` may return before it prints them."""
     listed = compose(file, "ps", "--all", "--quiet").stdout.split()
-    states = [client().containers.get(one).attrs["State"] for one in listed]
+    states = [client().containers.get(container).attrs["State"] for container in listed]
     return [state["ExitCode"] for state in states]
 
 

@@ -14,7 +14,7 @@ from analysis.network_report import main
 from tests.browser import Browser, chromium
 from tests.report.record import DATA, RUNS
 
-UNEVEN = DATA / "uneven"
+LABEL_SKEW = DATA / "label-skew"
 
 SECTIONS = {
     "overview": 0,
@@ -340,9 +340,9 @@ def test_it_prints_to_pdf_with_all_figures(page: Path) -> None:
     )
 
 
-def test_uneven_shards_and_the_time_of_epochs_are_drawn(tmp_path: Path) -> None:
-    """Sections that the other recorded runs are too old for, or too even."""
-    assert main([str(UNEVEN), "--output", str(tmp_path)]) == 0
+def test_label_skew_and_the_time_of_epochs_are_drawn(tmp_path: Path) -> None:
+    """Sections that the other recorded runs are too old for, or have no label skew for."""
+    assert main([str(LABEL_SKEW), "--output", str(tmp_path)]) == 0
     with chromium() as browser:
         browser.open(tmp_path / "report.html")
         browser.run(LOOK_AT_ALL)

@@ -411,10 +411,10 @@ NONSENSE: list[tuple[str, Any]] = [
 ]
 
 
-def uneven(tmp_path: Path) -> Path:
+def with_label_skew(tmp_path: Path) -> Path:
     """A copy of a run of today, to do damage to."""
-    (session,) = (PROJECT / "tests" / "data" / "uneven").iterdir()
-    return Path(shutil.copytree(session, tmp_path / "uneven"))
+    (session,) = (PROJECT / "tests" / "data" / "label-skew").iterdir()
+    return Path(shutil.copytree(session, tmp_path / "label-skew"))
 
 
 def put(run: Path, place: str, value: Any) -> None:
@@ -431,7 +431,7 @@ def put(run: Path, place: str, value: Any) -> None:
 def test_a_number_that_cannot_be_is_damage_and_named(
     tmp_path: Path, place: str, value: Any
 ) -> None:
-    session = uneven(tmp_path)
+    session = with_label_skew(tmp_path)
     put(session / "001-allreduce-n3-s1", place, value)
     table = load_runs(find_runs(session)).table
     assert list(table["status"]) == ["damaged", "completed"]
@@ -439,7 +439,7 @@ def test_a_number_that_cannot_be_is_damage_and_named(
 
 
 def test_an_epoch_that_comes_twice_is_damage(tmp_path: Path) -> None:
-    session = uneven(tmp_path)
+    session = with_label_skew(tmp_path)
     run = session / "001-allreduce-n3-s1"
     curve = json.loads((run / "summary.json").read_text())["curve"]
     put(run, "curve", [*curve, curve[0]])
@@ -448,7 +448,7 @@ def test_an_epoch_that_comes_twice_is_damage(tmp_path: Path) -> None:
 
 def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
     """A link, a spec and an environment that no version writes; empty epochs and shards."""
-    session = uneven(tmp_path)
+    session = with_label_skew(tmp_path)
     first, second = (
         session / name for name in ("001-allreduce-n3-s1", "002-pairwise-n3-p1-ring-s1")
     )

@@ -24,9 +24,9 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @pytest.fixture(scope="module")
-def uneven() -> Runs:
+def label_skew() -> Runs:
     """An all-reduce and pairs, one seed each."""
-    return load_runs(find_runs(DATA / "uneven"))
+    return load_runs(find_runs(DATA / "label-skew"))
 
 
 def seeds(runs: Runs, *accuracies: tuple[str, float]) -> Report:
@@ -46,73 +46,75 @@ def said(report: Report, ask: str) -> str:
     return found
 
 
-def test_what_all_runs_share_is_said_and_what_differs_is_not(uneven: Runs) -> None:
-    text = in_common(uneven.table)
+def test_what_all_runs_share_is_said_and_what_differs_is_not(label_skew: Runs) -> None:
+    text = in_common(label_skew.table)
     assert text.startswith("mnist-cnn on mnist, 3 workers, unlimited links, 3 epochs")
-    other = uneven.table.copy()
+    other = label_skew.table.copy()
     other.loc[1, "epochs"] = 4
     assert "epoch" not in in_common(other)
-    assert in_common(uneven.table[:0]) == ""
+    assert in_common(label_skew.table[:0]) == ""
 
 
-def test_it_is_said_how_much_of_the_test_set_was_used(uneven: Runs) -> None:
-    table = uneven.table.assign(test_size=pd.array([None, None], dtype="Int64"))
+def test_it_is_said_how_much_of_the_test_set_was_used(label_skew: Runs) -> None:
+    table = label_skew.table.assign(test_size=pd.array([None, None], dtype="Int64"))
     assert scored_on(table) == "on the whole test set"
     table.loc[1, "test_size"] = 200
     assert scored_on(table) == "on 200 test samples (--test-size), or on the whole test set"
     table["test_size"] = [200, 1000]
     assert scored_on(table) == "on 200 to 1,000 test samples (--test-size)"
     for make in (overview.section, accuracy.section):
-        section = make(Report.of(dataclasses.replace(uneven, table=table)))
+        section = make(Report.of(dataclasses.replace(label_skew, table=table)))
         assert section is not None
         assert "on 200 to 1,000 test samples" in section.note
         assert "whole" not in section.note
 
 
-def test_seeds_that_overlap_are_not_told_apart(uneven: Runs) -> None:
+def test_seeds_that_overlap_are_not_told_apart(label_skew: Runs) -> None:
     pairs = (("allreduce", 0.90), ("allreduce", 0.94), ("pairwise", 0.91), ("pairwise", 0.91))
-    text = said(seeds(uneven, *pairs), "Most accurate")
+    text = said(seeds(label_skew, *pairs), "Most accurate")
     assert "mean of 2 seeds, 90.00 % to 94.00 %" in text
     assert "overlaps with pairwise (ring), passes 1" in text
 
 
-def test_seeds_that_are_apart_are_not_said_to_overlap(uneven: Runs) -> None:
+def test_seeds_that_are_apart_are_not_said_to_overlap(label_skew: Runs) -> None:
     pairs = (("allreduce", 0.93), ("allreduce", 0.94), ("pairwise", 0.90), ("pairwise", 0.91))
-    assert "overlap" not in said(seeds(uneven, *pairs), "Most accurate")
+    assert "overlap" not in said(seeds(label_skew, *pairs), "Most accurate")
 
 
-def test_one_seed_each_is_said_to_tell_little(uneven: Runs) -> None:
-    text = said(seeds(uneven, ("allreduce", 0.93), ("pairwise", 0.91)), "Most accurate")
+def test_one_seed_each_is_said_to_tell_little(label_skew: Runs) -> None:
+    text = said(seeds(label_skew, ("allreduce", 0.93), ("pairwise", 0.91)), "Most accurate")
     assert "One seed each" in text
 
 
-def test_ties_are_all_named(uneven: Runs) -> None:
-    tied = seeds(uneven, ("allreduce", 0.9304), ("pairwise", 0.9300))
+def test_ties_are_all_named(label_skew: Runs) -> None:
+    tied = seeds(label_skew, ("allreduce", 0.9304), ("pairwise", 0.9300))
     text = said(tied, "Most accurate")
     assert text.startswith(
         "allreduce and pairwise (ring), passes 1 (equal), 93.04 %. One seed each"
     )
-    apart = seeds(uneven, ("allreduce", 0.9306), ("pairwise", 0.9300))
+    apart = seeds(label_skew, ("allreduce", 0.9306), ("pairwise", 0.9300))
     assert said(apart, "Most accurate").startswith("allreduce, 93.06 %")
 
 
 @pytest.mark.parametrize(
     ("factor", "first"), [(1.04, "allreduce and pairwise"), (1.06, "allreduce,")]
 )
-def test_those_that_sent_as_little_are_all_named(uneven: Runs, factor: float, first: str) -> None:
-    curves = uneven.curves.copy()
+def test_those_that_sent_as_little_are_all_named(
+    label_skew: Runs, factor: float, first: str
+) -> None:
+    curves = label_skew.curves.copy()
     curves["accuracy"] = 0.9
     sent = {1: 1_000_000, 2: round(1_000_000 * factor)}
-    strategies = uneven.table["strategy"].tolist()
+    strategies = label_skew.table["strategy"].tolist()
     assert strategies == ["allreduce", "pairwise"]
     curves["sent_bytes"] = curves["number"].map(sent).astype("Int64")
-    report = Report.of(dataclasses.replace(uneven, curves=curves))
+    report = Report.of(dataclasses.replace(label_skew, curves=curves))
     assert said(report, "Fewest bytes").startswith(first)
 
 
-def test_chance_level_is_not_called_accurate(uneven: Runs) -> None:
+def test_chance_level_is_not_called_accurate(label_skew: Runs) -> None:
     """500 test samples of ten classes: guessing gets 10 %, and one time in 40 more than 12.7 %."""
-    report = seeds(uneven, ("allreduce", 0.12), ("pairwise", 0.126))
+    report = seeds(label_skew, ("allreduce", 0.12), ("pairwise", 0.126))
     found = {answer.question: answer.text for answer in answers(report)}
     assert found["Accuracy:"].startswith("at chance level")
     assert "pairwise" in found["Accuracy:"]
@@ -122,7 +124,7 @@ def test_chance_level_is_not_called_accurate(uneven: Runs) -> None:
     section = accuracy.section(report)
     assert section is not None
     assert section.tables["target"].empty
-    better = seeds(uneven, ("allreduce", 0.12), ("pairwise", 0.128))
+    better = seeds(label_skew, ("allreduce", 0.12), ("pairwise", 0.128))
     assert said(better, "Most accurate").startswith("pairwise")
     assert any("ytes to" in answer.question for answer in answers(better))
     assert overview.cost_of_a_point(better.runs.table.iloc[1])
@@ -153,14 +155,14 @@ def test_chance_level_is_two_standard_errors_wide(
     ],
 )
 def test_what_averaging_less_cost_is_what_seeds_agree_on(
-    uneven: Runs, full: list[float], less: list[float], words: str
+    label_skew: Runs, full: list[float], less: list[float], words: str
 ) -> None:
     both = [("allreduce", value) for value in full] + [("pairwise", value) for value in less]
-    assert words in said(seeds(uneven, *both), "Which strategy at 100 Mbit")
+    assert words in said(seeds(label_skew, *both), "Which strategy at 100 Mbit")
 
 
-def test_an_option_at_its_default_is_not_in_the_label(uneven: Runs) -> None:
-    runs = [uneven.table.iloc[0].copy() for _ in range(3)]
+def test_an_option_at_its_default_is_not_in_the_label(label_skew: Runs) -> None:
+    runs = [label_skew.table.iloc[0].copy() for _ in range(3)]
     for run, rule in zip(runs, ("sqrt", "linear", "sqrt"), strict=True):
         run["lr_rule"], run["warmup_epochs"] = rule, 1.0
     runs[1]["warmup_epochs"], runs[2]["bucket_mb"] = 1.5, 0.0
@@ -173,9 +175,9 @@ def test_an_option_at_its_default_is_not_in_the_label(uneven: Runs) -> None:
     assert labels(runs[:1], ["lr"], with_workers=False) == ["allreduce, lr 0.05"]  # a quantity
 
 
-def test_a_default_is_in_the_label_where_two_would_be_alike(uneven: Runs) -> None:
+def test_a_default_is_in_the_label_where_two_would_be_alike(label_skew: Runs) -> None:
     """A run from before there was a option, beside one that has it as it usually is."""
-    runs = [uneven.table.iloc[0].copy() for _ in range(2)]
+    runs = [label_skew.table.iloc[0].copy() for _ in range(2)]
     runs[0]["lr_rule"], runs[1]["lr_rule"] = None, "sqrt"
     found = labels(runs, ["lr_rule"], with_workers=False)
     assert found == ["allreduce", "allreduce, lr rule sqrt"]
@@ -193,23 +195,25 @@ def test_a_default_is_in_the_label_where_two_would_be_alike(uneven: Runs) -> Non
     ],
 )
 def test_what_was_measured_at_that_rate_is_answered_first(
-    uneven: Runs, link: str | None, others: dict[str, str], measured: bool
+    label_skew: Runs, link: str | None, others: dict[str, str], measured: bool
 ) -> None:
-    table = uneven.table.assign(link=link, step_median_s=[0.25, 0.125], **others)
-    text = said(Report.of(dataclasses.replace(uneven, table=table)), "Which strategy at 100 Mbit")
+    table = label_skew.table.assign(link=link, step_median_s=[0.25, 0.125], **others)
+    text = said(
+        Report.of(dataclasses.replace(label_skew, table=table)), "Which strategy at 100 Mbit"
+    )
     assert ("every step: allreduce, 250 ms, measured." in text) == measured
     assert ("To average less: pairwise (ring), passes 1, 125 ms, measured." in text) == measured
     assert ("Times are predicted" in text) != measured
 
 
-def test_one_strategy_at_that_rate_is_not_an_answer(uneven: Runs) -> None:
-    table = uneven.table.assign(link=["100mbit", "50mbit"])
-    report = Report.of(dataclasses.replace(uneven, table=table))
+def test_one_strategy_at_that_rate_is_not_an_answer(label_skew: Runs) -> None:
+    table = label_skew.table.assign(link=["100mbit", "50mbit"])
+    report = Report.of(dataclasses.replace(label_skew, table=table))
     assert measured_steps(report, "mnist-cnn", 3) == []
 
 
-def test_without_both_kinds_the_command_that_tells_is_named(uneven: Runs) -> None:
-    text = said(seeds(uneven, ("allreduce", 0.93)), "Which strategy at 100 Mbit")
+def test_without_both_kinds_the_command_that_tells_is_named(label_skew: Runs) -> None:
+    text = said(seeds(label_skew, ("allreduce", 0.93)), "Which strategy at 100 Mbit")
     command = "--workload mnist --workers 3 --link 100mbit --strategy allreduce,pairwise,local-sgd"
     assert f"./measure.sh {command}" in text
 
@@ -225,8 +229,10 @@ def test_without_both_kinds_the_command_that_tells_is_named(uneven: Runs) -> Non
     ],
     ids=str,
 )
-def test_a_verdict_names_what_differs(uneven: Runs, change: dict[str, Any], verdict: str) -> None:
-    run = uneven.table.iloc[1].copy()
+def test_a_verdict_names_what_differs(
+    label_skew: Runs, change: dict[str, Any], verdict: str
+) -> None:
+    run = label_skew.table.iloc[1].copy()
     for name, value in change.items():
         run[name] = value
     assert compared(run).verdict == verdict

@@ -36,7 +36,7 @@ def test_a_size_above_the_model_is_one_bucket() -> None:
     some.none() | some.integers(0, 300),
 )
 def test_every_number_is_in_exactly_one_bucket(lengths: list[list[int]], size: int | None) -> None:
-    parts = [[sum(one[:k]) for k in range(len(one) + 1)] for one in lengths]
+    parts = [[sum(part[:k]) for k in range(len(part) + 1)] for part in lengths]
     covered = [
         (b.part, at)
         for b in split_into_buckets(parts, [4] * len(parts), size)

@@ -35,7 +35,7 @@ from tests.run_folder_page import DOCUMENTS, PAGE, rewrite, without_null
 
 PROJECT = Path(__file__).resolve().parents[2]
 DATA = PROJECT / "tests" / "data"
-RECORDED = find_runs(DATA / "runs") + find_runs(DATA / "uneven")
+RECORDED = find_runs(DATA / "runs") + find_runs(DATA / "label-skew")
 
 
 @pytest.fixture

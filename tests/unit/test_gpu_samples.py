@@ -146,7 +146,7 @@ def test_bytes_that_are_not_counted_are_estimated_from_rates() -> None:
 
 def test_a_counter_that_falls_has_restarted() -> None:
     readings = [GpuReading(nvlink_sent_bytes=n) for n in (900, 1000, 50, 80)]
-    samples = [GpuSample(float(k), "node0", 0, one) for k, one in enumerate(readings)]
+    samples = [GpuSample(float(k), "node0", 0, reading) for k, reading in enumerate(readings)]
     (use,) = gpu_use.describe(samples, phases((0.0, "train"), (3.0, "finish")))
     assert use.nvlink_sent_bytes == 100 + 50 + 30
 

@@ -80,8 +80,8 @@ def test_pairs_and_rings_leave_the_same_bits_with_and_without_groups(
 ) -> None:
     for grouped, plain in on_workers(f"{HERE}:in_groups_and_by_themselves", workers, tmp_path):
         for case, history in grouped.items():
-            for one, other in zip(history, plain[case], strict=True):
-                assert torch.equal(one, other), case
+            for held, expected in zip(history, plain[case], strict=True):
+                assert torch.equal(held, expected), case
 
 
 def test_a_server_leaves_the_same_parameters_with_and_without_groups(tmp_path: Path) -> None:

@@ -109,13 +109,13 @@ def test_the_chosen_model_is_run_and_a_named_model_needs_no_choice(
     candidates = WORKLOADS["bert-rte"]["model"]
     (folder / WEIGHTS[candidates[0]].files[0].name).write_bytes(RAW)
     for mirror, taken in ((address, "bert-base-cased"), (unreachable, "bert-minilm")):
-        known = {name: replace(one, mirrors=(mirror,)) for name, one in WEIGHTS.items()}
+        known = {name: replace(files, mirrors=(mirror,)) for name, files in WEIGHTS.items()}
         chooser = Chooser(weights=known)
         for flags in ("--workload bert-rte", "--preset language-model"):
             found = make_experiments(make_parser().parse_args(flags.split()), chooser)
-            assert {one.model for one in found} == {taken}
+            assert {run.model for run in found} == {taken}
     silent = Chooser(weights={})  # which would be a KeyError
     for flags in ("--workload bert-rte --model bert-minilm", "--preset language-model --quick"):
         found = make_experiments(make_parser().parse_args(flags.split()), silent)
-        assert {one.model for one in found} == {"bert-minilm"}
+        assert {run.model for run in found} == {"bert-minilm"}
         assert not silent.lines

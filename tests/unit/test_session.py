@@ -1,4 +1,4 @@
-"""Runs of a session go on when a cluster cannot be raised for one of them."""
+"""Runs of a session go on when a cluster cannot be started for one of them."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_pairs_average_conserve_the_mean_and_follow_the_schedule(
                 expected[list(members)] = expected[list(members)].mean(0)
                 held = [results[rank][passes, schedule, size][index] for rank in members]
                 # Members of a group hold the same bits.
-                assert all(torch.equal(one, held[0]) for one in held)
+                assert all(torch.equal(tensor, held[0]) for tensor in held)
             held = [results[rank][passes, schedule, size][index] for rank in range(workers)]
             got = torch.stack(held).double()
             assert torch.allclose(got, expected, rtol=0, atol=1e-5), (passes, schedule, size, index)

@@ -56,12 +56,12 @@ def test_bytes_are_shown_true_to_half_a_percent(count: float) -> None:
 
 
 @given(some.floats(0, 1e15), some.floats(0, 1e15))
-def test_more_bytes_are_never_shown_as_fewer(one: float, other: float) -> None:
+def test_more_bytes_are_never_shown_as_fewer(first: float, second: float) -> None:
     def shown(count: float) -> float:
         number, unit = bytes_text(count).split(" ")
         return float(number) * SIZES[unit]
 
-    low, high = sorted((one, other))
+    low, high = sorted((first, second))
     assert shown(low) <= shown(high)
 
 
