@@ -72,7 +72,7 @@ def advice(
     whose = f"for {workers} workers and the {bytes_text(model_bytes)} of {name}"
     if measured:
         text = _of_measured(measured, learned, found, whose)
-        return Answer(f"Which strategy at {rate_mbit:g} Mbit/s, measured?", text)
+        return Answer(f"Which strategy at {rate_mbit:g} Mbit/s for {name}, measured?", text)
     full, less = _by_averaging(found)
     if not full:
         return None
@@ -86,7 +86,7 @@ def advice(
     text += f" Times are predicted, {whose}"
     outside = model.outside(known[best])
     text += f": orders of magnitude, {outside} of what was fitted." if outside else "."
-    return Answer(f"Which strategy at {rate_mbit:g} Mbit/s, and why?", text)
+    return Answer(f"Which strategy at {rate_mbit:g} Mbit/s for {name}, and why?", text)
 
 
 def _by_averaging(strategies: Sequence[str] | dict[str, Forecast]) -> tuple[list[str], list[str]]:
@@ -166,5 +166,12 @@ def by_link(model: Fitted, model_bytes: int, workers: int) -> str:
     stretches = fastest(full, rates, step_s)
     if len(stretches) < 2:
         return ""
-    parts = [f"{', '.join(part.fastest)} up to {part.high:g} Mbit/s" for part in stretches[:-1]]
-    return f"Quickest by link: {'; '.join(parts)}; then {', '.join(stretches[-1].fastest)}."
+    names = [
+        " and ".join(part.fastest) + (" (equal)" if len(part.fastest) > 1 else "")
+        for part in stretches
+    ]
+    parts = [
+        f"{name} up to {part.high:g} Mbit/s"
+        for name, part in zip(names[:-1], stretches[:-1], strict=True)
+    ]
+    return f"{'; '.join(parts)}; then {names[-1]}."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.predict.cost_model import Cluster, Constants, Forecast, fitted_as, forecast
+from cluster.observe.units import percent_text
 from cluster.spec.documents.codec import DocumentError, OtherSchema, from_json
 from cluster.spec.run_folder import write_json
 
@@ -85,6 +86,6 @@ def error_text(model: Fitted) -> str:
         return "error on runs that it was not fitted to: not known"
     return (
         f"error on {found.runs} runs that it was not fitted to: step time, median"
-        f" {found.step_median:.1%}, maximum {found.step_worst:.0%}; bytes, median"
-        f" {found.bytes_median:.3%}"
+        f" {percent_text(found.step_median, 1)}, maximum {percent_text(found.step_worst, 0)};"
+        f" bytes, median {percent_text(found.bytes_median, 3)}"
     )

@@ -72,11 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _table(args: argparse.Namespace) -> Iterator[str]:
     small = args.model_bytes // (1 if args.compress == "none" else 2)
-    yield f"N = {args.workers} workers, M = {small:,} bytes"
+    workers = "worker" if args.workers == 1 else "workers"
+    yield f"N = {args.workers} {workers}, M = {small:,} bytes"
     yield ""
     yield (
         f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}"
-        f"{'busiest':>11}{'x M':>9}" + (f"{'at least':>11}" if args.link or args.bottleneck else "")
+        f"{'busiest':>11}{'x M':>11}"
+        + (f"{'at least':>11}" if args.link or args.bottleneck else "")
     )
     for strategy, facts in STRATEGIES.items():
         if not facts.has_passes:
@@ -107,7 +109,7 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
     return (
         f"{strategy:<18}{passes or '':>6}  {schedule:<12}"
         + "".join(f"{bytes_text(value, 4):>11}" for value in columns)
-        + f"{predicted.sent_mean / size:>9.4f}"
+        + f"{predicted.sent_mean / size:>11.4f}"
         + (f"{_least(args, predicted):>11}" if args.link or args.bottleneck else "")
     )
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from cluster.observe.units import bytes_text, four_digits
+from cluster.observe.units import bytes_text, four_digits, percent_text
 from cluster.spec.documents.codec import Json
 from cluster.spec.documents.links import COUNTS, LinkStatistics, MeasuredLink
 
@@ -37,7 +37,7 @@ def verdict(links: Sequence[MeasuredLink]) -> str:
 def one_line(link: MeasuredLink) -> str:
     return (
         f"{link.target} measures {four_digits(link.sent_mbit)} Mbit/s sent,"
-        f" {four_digits(link.received_mbit)} received ({link.error:+.2%})"
+        f" {four_digits(link.received_mbit)} received ({percent_text(link.error, signed=True)})"
     )
 
 
@@ -51,6 +51,6 @@ def burst_warning(links: Sequence[MeasuredLink], model_bytes: int) -> str | None
         return None
     return (
         f"warning: the link of {largest.node} ({largest.target}) lets {bytes_text(burst_bytes)}"
-        f" through at once, {burst_bytes / model_bytes:.0%} of the {bytes_text(model_bytes)} of a"
-        " message: a message this small feels a faster link"
+        f" through at once, {percent_text(burst_bytes / model_bytes, 0)} of the"
+        f" {bytes_text(model_bytes)} of a message: a message this small feels a faster link"
     )

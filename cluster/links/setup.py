@@ -111,7 +111,7 @@ def complain(link: Link, measured: MeasuredLink) -> str | None:
         return (
             f"measures {measured.sent_mbit:.4g} Mbit/s sent and"
             f" {measured.received_mbit:.4g} Mbit/s received instead of {link.rate_mbit:g}:"
-            f" more than {MOST_OFF:.0%} off, so nothing was trained on it"
+            f" more than {100 * MOST_OFF:g} % off, so nothing was trained on it"
         )
     if link.delay_s and measured.delay_ms is not None:
         off_s = abs(measured.delay_ms / 1000 - link.delay_s)

@@ -68,7 +68,7 @@ def print_links(summaries: Sequence[Summary], console: Console) -> None:
         table.add_column(heading, justify="left" if heading == "node" else "right")
     for link in worst_first[:MOST_LINKS]:
         rates = (four_digits(rate) for rate in (link.sent_mbit, link.received_mbit))
-        table.add_row(link.node, link.target, *rates, f"{link.error:+.2%}")
+        table.add_row(link.node, link.target, *rates, percent_text(link.error, signed=True))
     console.print(table)
 
 

@@ -256,7 +256,7 @@ def test_advice_names_the_quickest_and_why() -> None:
     ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
     model = Fitted(dict.fromkeys(("allreduce", "parameter-server"), TRUE), ranges, None)
     text = str(advice(model, "a model", 10**6, 100, 8))
-    assert "Which strategy at 100 Mbit/s, and why?" in text
+    assert "Which strategy at 100 Mbit/s for a model, and why?" in text
     assert "at every step: allreduce" in text
     assert "(slowest: parameter-server" in text
     assert "for 8 workers" in text

@@ -84,7 +84,7 @@ def test_the_verdict_names_the_link_with_the_largest_error() -> None:
     assert verdict([found()]).startswith("link of node2: 20mbit measures 20.02 Mbit/s sent")
     several = verdict([found("node0"), found("node1", -0.008), found("node2", 0.002)])
     assert several.startswith("3 links verified; the furthest off is node1")
-    assert "(-0.80%)" in several
+    assert "(-0.80 %)" in several
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ class Progress:
         self.done_bytes += count_bytes
         if self.total and time.monotonic() - self.shown_at >= PROGRESS_EVERY_S:
             self.shown_at = time.monotonic()
-            self.say(f"{self.label}: {min(1.0, self.done_bytes / self.total):.0%}")
+            self.say(f"{self.label}: {100 * min(1.0, self.done_bytes / self.total):.0f} %")
 
     def reset(self) -> None:
         self.done_bytes = 0

@@ -111,7 +111,7 @@ def _findings(
         if found := advice(model, name, size, RATES_MBIT[0], WORKERS, LEARNED, steps):
             yield found
         if text := by_link(model, size, WORKERS):
-            yield text
+            yield f"Fastest strategy for {name} by link rate:", text
 
 
 def _accuracy_of(model: Fitted) -> str:
