@@ -59,7 +59,8 @@ OTHER_FLAGS = {
     "strategy": {
         "--preset NAME": "a published or recommended set of runs (below); flags beside it go for"
         " all of them",
-        "--quick": "the preset's quick variant, which ends within ten minutes on two cores",
+        "--quick": "the preset's quick variant, where it has one (below): ends within ten minutes"
+        " on two cores",
     },
     "training": {
         "--workload NAME": "a model, its data and how it is usually trained; flags beside it"
@@ -148,7 +149,7 @@ def help_texts(parser: Parser) -> Sequence[str]:
         f"{parser.description}\n",
         EXAMPLES,
         formatter.format_help(),
-        _table("presets (--preset NAME, --quick for a shorter variant)", _presets()),
+        _table("presets (--preset NAME; [--quick]: has a quick variant)", _presets()),
         f"more:\n{more}",
         NOTES,
     )
@@ -169,7 +170,7 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
         "workloads": {name: _workload(options) for name, options in WORKLOADS.items()},
         "optimizers": OPTIMIZERS,
         "learning-rate rules": LR_RULES,
-        "presets": _presets(),
+        "presets ([--quick]: has a quick variant)": _presets(),
     }
     names = (_table(title, choices) for title, choices in tables.items())
     return parser.format_help(), *names, EXAMPLES, NOTES
@@ -200,7 +201,11 @@ def _help(field: dataclasses.Field[Any], text: str) -> str:
 
 
 def _presets() -> dict[str, str]:
-    return {name: presets.title(name) for name in presets.names()}
+    """Each preset's title, and whether it has a quick variant."""
+    return {
+        name: presets.title(name) + (" [--quick]" if presets.has_quick(name) else "")
+        for name in presets.names()
+    }
 
 
 def _workload(options: dict[str, Any]) -> str:

@@ -42,6 +42,11 @@ def title(name: str) -> str:
     return str(_read(name)["title"])
 
 
+def has_quick(name: str) -> bool:
+    preset = _read(name)
+    return bool(preset.get("quick")) or any("quick" in run for run in preset["runs"])
+
+
 def expand(args: argparse.Namespace, choose: Choose = take_last) -> list[argparse.Namespace]:
     """The flags of each run of the preset, with the options of each workload filled in."""
     return [flags for run in _expand_preset(args) for flags in _expand_workloads(run, choose)]
@@ -87,11 +92,10 @@ def _runs(name: str, quick: bool) -> list[dict[str, Any]]:
     variants = [run.pop("quick", {}) for run in runs]
     if not quick:
         return runs
-    for_all = preset.get("quick", {})
-    if not for_all and all(variant == {} for variant in variants):
+    if not has_quick(name):
         raise SpecError(f"preset {name} has no quick variant; leave out --quick")
     return [
-        run | for_all | variant
+        run | preset.get("quick", {}) | variant
         for run, variant in zip(runs, variants, strict=True)
         if variant is not False
     ]

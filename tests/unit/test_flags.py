@@ -394,7 +394,15 @@ def test_the_short_help_has_ten_options_and_every_preset_with_its_title() -> Non
     ]
     assert len(MOST_USED) == 10
     for name in presets.names():
-        assert re.search(rf"^  {name} +{re.escape(presets.title(name))}$", text, re.M)
+        found = re.search(
+            rf"^  {name} +{re.escape(presets.title(name))}(\s+\[--quick\])?$", text, re.M
+        )
+        assert found is not None
+        assert bool(found[1]) == presets.has_quick(name)
+    assert {name for name in presets.names() if not presets.has_quick(name)} == {
+        "bottleneck",
+        "frugal",
+    }
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help", "--help-all", "--version"])
