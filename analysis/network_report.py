@@ -26,7 +26,7 @@ from analysis.report.sections import SECTIONS
 from analysis.tables.columns import OPTIONS
 from analysis.tables.load import load_runs
 from cluster.spec.command_line import Parser, run
-from cluster.spec.run_folder import RunFolder, find_runs, write_at_once
+from cluster.spec.documents.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
 WATCH_S = 3

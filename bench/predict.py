@@ -21,7 +21,7 @@ from analysis.predict.observations import Observation, observe_all
 from bench.exchange import EVERY_STEP
 from bench.session import call, sizes
 from bench.table import Table
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 
 @dataclass(frozen=True)

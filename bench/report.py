@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.session import PROJECT
 from bench.table import Table
-from cluster.spec.run_folder import RunFolder, find_runs
+from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.browser import chromium
 
 RECORDED = PROJECT / "tests" / "data" / "runs"

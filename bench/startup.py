@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.session import add_engine, call
 from bench.table import Table
 from cluster.spec.documents.events import Step
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 BATCH = 16
 

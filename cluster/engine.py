@@ -12,13 +12,13 @@ from typing import Protocol, Self, cast
 
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
+from cluster.spec.documents.records import Counters
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.quantities import write_memory
-from cluster.spec.records import Counters
-from cluster.spec.run_folder import RunFolder
 
 
 class EngineUnavailable(Exception):

@@ -16,8 +16,8 @@ from cluster import PROJECT
 from cluster.engine import EngineUnavailable
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.run_folder import write_at_once
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.run_folder import write_at_once
 
 PACKAGES = (
     *("torch", "docker", "psutil", "pandas", "numpy", "PyYAML", "rich", "plotly"),

@@ -15,8 +15,8 @@ from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser
 from cluster.spec.consensus import SCHEDULE_CHOICES
+from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.experiment import Experiment
-from cluster.spec.field_docs import field_docs
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
 from cluster.spec.strategies import STRATEGIES

@@ -14,9 +14,9 @@ from cluster.engine import refuse_limits
 from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
 from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder
 
 PORT = 29500
 

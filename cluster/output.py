@@ -10,9 +10,9 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.observe.progress import say_if_slow
+from cluster.spec.documents.run_folder import new_session
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
-from cluster.spec.run_folder import new_session
 
 
 def check_output(output: Path) -> None:

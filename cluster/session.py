@@ -20,10 +20,10 @@ from cluster.observe.collector import Collector
 from cluster.observe.progress import Progress
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
+from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.run_folder import RunFolder, write_json
 from cluster.spec.strategies import STRATEGIES
 from cluster.watch import RunFailed, watch_run
 

@@ -9,9 +9,9 @@ from cluster.observe.node_watch import POLL_S, NodeWatch
 from cluster.observe.progress import Progress
 from cluster.spec.documents.events import Failure, Hello, Notice
 from cluster.spec.documents.links import MeasuredLink
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.quantities import write_memory
-from cluster.spec.run_folder import RunFolder
 
 GRACE_S = 3.0
 """After a node failed, how long the others have to report what they saw."""

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 from tests.measuring import measure, one
 

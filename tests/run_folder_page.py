@@ -15,11 +15,11 @@ from typing import Annotated, Any, get_args, get_origin
 from cluster.spec.documents import events
 from cluster.spec.documents.codec import hints
 from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.documents.links import Links
+from cluster.spec.documents.records import GpuSample, Sample
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.field_docs import field_docs
-from cluster.spec.records import GpuSample, Sample
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "run-folder.md"
 DOCUMENTS: dict[str, type] = {

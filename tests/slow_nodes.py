@@ -8,8 +8,8 @@ from typing import Any
 from analysis.summary.step_times import by_node
 from analysis.summary.summarise import summarise
 from cluster.spec.documents.events import Step
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder
 
 ENDS = (100.0, 200.0)
 """When all nodes end their steps."""

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.find_spark_home import _find_spark_home
 
 from cluster.namespaces import network
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.run_folder import node_name
 from tests.measuring import COMMAND, PROJECT
 
 PORT = 7077

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from cluster.spec.documents.events import Boundary, Epoch, Event, Failure, Result
-from cluster.spec.records import Counters
+from cluster.spec.documents.records import Counters
 from workloads.counters.connections import read_connections
 from workloads.counters.interfaces import read_interfaces, read_segments
 

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
-from cluster.spec.run_folder import RunFolder
 from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
 from workloads.comm.peers import Preparation, enter_phase

@@ -29,8 +29,8 @@ from typing import Self
 import torch  # noqa: F401  imported once, before the first fork
 
 from cluster.spec.documents.events import Failure
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.errors import SpecError
-from cluster.spec.run_folder import RunFolder, node_name
 from workloads import server, training
 from workloads.counters import memory
 from workloads.data.folders import default_data_dir

@@ -8,7 +8,7 @@ from analysis.predict.fitted import error_text, save
 from analysis.predict.fitting import FEWEST_RUNS, fit_to
 from analysis.predict.observations import observe_all
 from cluster.spec.command_line import Parser
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 TO_MAKE_RUNS = (
     "./measure.sh --workers 2,4,6 --link 50mbit,200mbit --model synthetic:600k,synthetic:2.4M"

@@ -11,7 +11,7 @@ from pathlib import Path
 from analysis.predict.cost_model import Cluster, Constants, Forecast, fitted_as, forecast
 from cluster.observe.units import percent_text
 from cluster.spec.documents.codec import DocumentError, OtherSchema, from_json
-from cluster.spec.run_folder import write_json
+from cluster.spec.documents.run_folder import write_json
 
 SHIPPED = Path(__file__).resolve().parent / "fitted.json"
 SCHEMA = 1

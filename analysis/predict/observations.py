@@ -8,9 +8,9 @@ from analysis.predict.cost_model import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
 from cluster.spec.documents.codec import Json
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
 from cluster.spec.links import parse_link
-from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from cluster.observe.result_row import find_extras, headings, row
 from cluster.spec.command_line import Parser
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import End, Failure
+from cluster.spec.documents.run_folder import RunFolder, node_name, write_json
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, node_name, write_json
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from analysis.summary.node_log import NodeLog
-from cluster.spec.records import PHASES, Counters, Sample, total
+from cluster.spec.documents.records import PHASES, Counters, Sample, total
 
 
 def span(readings: Sequence[Counters]) -> Counters:

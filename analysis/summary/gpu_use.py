@@ -6,8 +6,8 @@ from statistics import fmean
 
 from analysis.summary.node_log import NodeLog
 from cluster.spec.documents.events import End, Phase
+from cluster.spec.documents.records import GpuSample
 from cluster.spec.documents.summary import GpuUse
-from cluster.spec.records import GpuSample
 
 COUNTED = ("pcie_sent_bytes", "pcie_received_bytes", "nvlink_sent_bytes", "nvlink_received_bytes")
 RATES = {"pcie_sent_bytes": "pcie_sent_rate", "pcie_received_bytes": "pcie_received_rate"}

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from cluster.spec.documents.events import Boundary, End, Epoch, Event, Hello, Idle, Phase, Step
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 
 E = TypeVar("E", bound=Event)
 Span = tuple[Boundary, Boundary]

@@ -10,10 +10,10 @@ from analysis.summary import control_traffic, counters
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.events import End, Hello, Phase, Step
+from cluster.spec.documents.records import Counters, Sample
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.message_schedules import Setting
-from cluster.spec.records import Counters, Sample
-from cluster.spec.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

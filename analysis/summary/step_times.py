@@ -19,9 +19,9 @@ from statistics import fmean, median
 
 from cluster.spec.consensus import resolve
 from cluster.spec.documents.events import Step
+from cluster.spec.documents.run_folder import node_name
 from cluster.spec.documents.summary import NodeSeconds
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import node_name
 from cluster.spec.schedules import Partition, cycle_length, groups
 
 Steps = Sequence[Step]

@@ -8,9 +8,9 @@ from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, median_of_all, rounds_of
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.events import Result
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import CurvePoint, Seconds, Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, node_name
 
 
 def summarise(

@@ -9,8 +9,8 @@ from analysis.summary.recorded_run import RecordedRun
 from analysis.theory import traffic_matrix as predicted_matrix
 from cluster.spec.documents import summary
 from cluster.spec.documents.events import RankOrder
-from cluster.spec.records import PHASES, Counters, Sample, total
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.records import PHASES, Counters, Sample, total
+from cluster.spec.documents.run_folder import node_name
 
 ALL_CROSSED = 0.5
 """GPUs whose interfaces carried less than this share of the prediction exchanged past them."""

@@ -4,9 +4,9 @@ from typing import Any
 
 from analysis.tables.columns import COLUMNS, find, type_of
 from cluster.spec.documents.codec import LARGEST, DocumentError, Options, reader
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import unknown
-from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 
 NEEDED = ("strategy", "workers", "engine")

@@ -12,8 +12,8 @@ from analysis.summary.summarise import summarise
 from analysis.tables.checks import check, read_checked
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
 from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints
+from cluster.spec.documents.run_folder import RunFolder, find_runs
 from cluster.spec.documents.summary import Summary
-from cluster.spec.run_folder import RunFolder, find_runs
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),

@@ -22,8 +22,8 @@ from cluster.containers.projects import (
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
-from cluster.spec.records import Counters, read_all_counters, total
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.records import Counters, read_all_counters, total
+from cluster.spec.documents.run_folder import node_name
 
 STATE_EVERY_S = 0.5
 LINKS_TIMEOUT_S = 300

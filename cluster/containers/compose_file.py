@@ -10,8 +10,8 @@ from typing import Any
 
 from cluster import PROJECT
 from cluster.links.tc import CONGESTION_CONTROL
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, node_name
 
 Service = dict[str, Any]
 """A service of a Compose document."""

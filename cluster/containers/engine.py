@@ -19,9 +19,9 @@ from cluster.containers.projects import client, down, has_ended, projects
 from cluster.engine import ClusterPlan, Engine, largest_launcher
 from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import Link
-from cluster.spec.run_folder import RunFolder
 
 NODE_USER = 1000
 """The user of nodes where the host is root; otherwise nodes run as the host's own user."""

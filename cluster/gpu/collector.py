@@ -17,9 +17,9 @@ from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.gpu.session import RUNS, Plan, current_session, planned_run, read_plan
 from cluster.observe.collector import Collector
 from cluster.observe.node_watch import POLL_S, NodeWatch
+from cluster.spec.documents.records import Counters, read_all_counters
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters, read_all_counters
-from cluster.spec.run_folder import RunFolder
 
 PATIENCE_S = 60.0
 """Until the first node starts; images exist before anything starts."""

@@ -7,7 +7,7 @@ no NVLink, older drivers count no PCIe bytes, and neither should fail a run.
 import ctypes
 from typing import Any
 
-from cluster.spec.records import GpuReading
+from cluster.spec.documents.records import GpuReading
 
 ALL_LINKS = 2**32 - 1
 """Scope of a field: the sum over all NVLinks of a GPU."""

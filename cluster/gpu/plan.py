@@ -23,9 +23,9 @@ from cluster.gpu.session import RUNS, Plan, current_session, read_plan, write_pl
 from cluster.plan import YES_NO, make_experiments, settle
 from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 
 PROFILES = ("ddp", "data-parallel", "horovod", "multi-host")

@@ -7,8 +7,8 @@ from typing import Self
 
 from cluster.gpu.nvml import Nvml
 from cluster.observe.collector import CsvSampler, Rows, RowSource
+from cluster.spec.documents.records import GpuSample
 from cluster.spec.experiment import Experiment, node_name
-from cluster.spec.records import GpuSample
 
 PER_INTERVAL = 5
 """Readings per sampling interval: short runs need some, too."""

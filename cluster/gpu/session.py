@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cluster.spec.documents.codec import from_json
-from cluster.spec.run_folder import RunFolder, new_session, write_json
+from cluster.spec.documents.run_folder import RunFolder, new_session, write_json
 
 RUNS = Path("/runs")
 POINTER = ".gpu"

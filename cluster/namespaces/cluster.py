@@ -15,8 +15,8 @@ from cluster import PROJECT, cgroups, interruption
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
-from cluster.spec.records import Counters, parse_net_dev
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.records import Counters, parse_net_dev
+from cluster.spec.documents.run_folder import node_name
 
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20

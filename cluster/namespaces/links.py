@@ -16,8 +16,8 @@ from cluster.links import rate_probe, setup
 from cluster.namespaces.network import address, enter, inside, ip_batch, mac
 from cluster.spec.documents.codec import Document
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
+from cluster.spec.documents.run_folder import node_name
 from cluster.spec.links import parse_link
-from cluster.spec.run_folder import node_name
 
 SWITCH_ADDRESS = "10.77.255.254"
 SWITCH_MAC = mac(0xFFFD)

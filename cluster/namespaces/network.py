@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.links.tc import CONGESTION_CONTROL
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.run_folder import node_name
 
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWNET = 0x40000000

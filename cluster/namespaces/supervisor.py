@@ -23,7 +23,7 @@ from pathlib import Path
 from cluster.namespaces import links, network
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.spec.documents.links import LinkStatistics
-from cluster.spec.run_folder import node_name
+from cluster.spec.documents.run_folder import node_name
 
 PR_SET_NAME = 15
 PR_SET_NO_NEW_PRIVS = 38

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cluster.engine import CounterSource
-from cluster.spec.records import Sample
+from cluster.spec.documents.records import Sample
 
 RATE_READINGS = 10
 """The displayed rate is the mean over this many readings of the first source."""

@@ -10,9 +10,9 @@ from typing import Any
 from cluster.observe.collector import Collector
 from cluster.observe.units import bits_rate, percent_text
 from cluster.spec.documents.events import Epoch, Event, Phase, Step
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, node_name
 
 PLAIN_EVERY_S = 2.0
 SLOW_S = 2.0

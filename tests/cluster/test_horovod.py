@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import (
     await_steps,

@@ -16,7 +16,7 @@ import pytest
 from analysis.summary.node_log import NodeLog
 from cluster.namespaces.cluster import unshare_command
 from cluster.spec.documents.links import COUNTS
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import PROJECT, Measured, measure, one
 

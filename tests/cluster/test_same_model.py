@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from tests.measuring import measure
 
 WORKERS, BATCH, STEPS = 4, 16, 50

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cluster.spec.catalogue import MODELS
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import measure, one
 from workloads.data.dataset import DataError

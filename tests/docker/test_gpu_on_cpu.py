@@ -24,8 +24,8 @@ from cluster.containers.checks import check_gpus
 from cluster.containers.compose_file import compose_document
 from cluster.containers.projects import PROJECT_LABEL, client
 from cluster.engine import EngineUnavailable
+from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests import laws
 from tests.docker.test_docker_runs import exit_codes
 from tests.measuring import PROJECT

@@ -19,8 +19,8 @@ from analysis.network_report import main
 from analysis.tables.columns import OPTIONS
 from analysis.tables.load import load_runs
 from cluster.spec.documents import schema1
+from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests.browser import chromium
 from tests.slow_nodes import summary_of
 

@@ -20,7 +20,7 @@ from analysis.network_report import main, make_sections
 from analysis.report.context import Report
 from analysis.report.page import Chart, Choice
 from analysis.tables.load import load_runs
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 from tests.report.record import RUNS, expected, report
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from analysis.report.overview.trust import AGREES, compared
 from analysis.tables.configurations import is_chance_level
 from analysis.tables.labels import in_common, labels, scored_on
 from analysis.tables.load import Runs, load_runs
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

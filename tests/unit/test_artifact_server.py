@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cluster.spec.documents.events import Epoch, Failure, Phase, Step
+from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, write_json
 from workloads.launchers import remote_task
 from workloads.launchers.artifact_server import ArtifactServer
 

@@ -25,8 +25,8 @@ from cluster.namespaces import engine as netns_engine
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.consensus import SCHEDULE_CHOICES
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.options import OPTIMIZERS
-from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
 from workloads.data.sets import DATASETS
 

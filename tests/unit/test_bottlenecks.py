@@ -19,8 +19,8 @@ from analysis.report.time.bottleneck_cases import (
 from analysis.report.time.bottleneck_findings import case_name, describe, extremes, times
 from analysis.tables.load import load_runs
 from analysis.theory.critical_path import place_text
+from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder, write_json
 from tests.slow_nodes import summary_of
 
 ALL_REDUCE = {"strategy": "allreduce", "workers": 3}

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.engine import CounterSource
 from cluster.observe.collector import RATE_READINGS, Collector
-from cluster.spec.records import Counters, Sample
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.records import Counters, Sample
+from cluster.spec.documents.run_folder import RunFolder
 
 NAMES = [f"node{rank}" for rank in range(20)]
 INTERVAL_S = 0.02

@@ -16,8 +16,8 @@ from cluster.containers.compose_file import (
     project_name,
     split_service,
 )
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder
 
 RUN = RunFolder(Path("/home/someone/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
 DATA = Path("/home/someone/.cache/gradwire/mnist")

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from analysis.summary.control_traffic import of_node
 from analysis.summary.node_log import NodeLog
 from cluster.spec.documents.events import Boundary, End, Event, Hello, Idle, Phase
-from cluster.spec.records import Counters
+from cluster.spec.documents.records import Counters
 
 FULL = 1448
 HEADER = 66

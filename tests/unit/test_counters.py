@@ -16,7 +16,7 @@ from analysis.summary.counters import (
 )
 from analysis.summary.node_log import NodeLog
 from cluster.spec.documents.events import Boundary, End, Event, Phase, Step
-from cluster.spec.records import PHASES, Counters, Sample, total
+from cluster.spec.documents.records import PHASES, Counters, Sample, total
 
 increments = some.lists(
     some.builds(Counters, *[some.integers(0, 10**12)] * 4), min_size=0, max_size=20

@@ -27,10 +27,10 @@ from cluster.spec.documents.events import (
     RankOrder,
     parse_event,
 )
+from cluster.spec.documents.field_docs import field_docs
+from cluster.spec.documents.records import Counters
+from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import PerStep, Summary
-from cluster.spec.field_docs import field_docs
-from cluster.spec.records import Counters
-from cluster.spec.run_folder import RunFolder, find_runs, write_json
 from tests.run_folder_page import DOCUMENTS, PAGE, rewrite, without_null
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -22,9 +22,9 @@ from analysis.tables.load import load_runs
 from cluster.gpu.nvml import VALUES, Nvml, open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.spec.documents.events import Boundary, Event, Failure, Phase
+from cluster.spec.documents.records import GPU_FIELDS, Counters, GpuReading, GpuSample
+from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import GPU_FIELDS, Counters, GpuReading, GpuSample
-from cluster.spec.run_folder import RunFolder, write_json
 from tests import record_nvml
 from tests.measuring import PROJECT
 from tests.replayed_nvml import RECORDED, ReplayedNvml

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from cluster.spec.records import Counters, parse_net_dev, read_node_counters, total
+from cluster.spec.documents.records import Counters, parse_net_dev, read_node_counters, total
 from tests.own_network import NEIGHBOUR, in_own_network
 from workloads.counters.interfaces import full_segment_bytes, read_interfaces, read_segments
 

@@ -12,7 +12,7 @@ import pytest
 from analysis import load_runs
 from analysis.tables.columns import COLUMNS, PARTS, dtype, type_of
 from cluster.spec.documents.codec import hints
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 PROJECT = Path(__file__).resolve().parents[2]
 DATA = PROJECT / "tests" / "data"

@@ -11,9 +11,9 @@ from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise
 from analysis.summary.traffic_matrix import measure, table
 from cluster.spec.documents.events import Boundary, ConnectionBytes, Hello, Idle, Phase
+from cluster.spec.documents.records import Counters
+from cluster.spec.documents.run_folder import find_runs
 from cluster.spec.documents.summary import PairTraffic
-from cluster.spec.records import Counters
-from cluster.spec.run_folder import find_runs
 from tests import laws
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.observe.node_watch import NodeWatch
 from cluster.spec.documents.events import End, Event, Failure, Notice
-from cluster.spec.records import Counters
+from cluster.spec.documents.records import Counters
 
 END = End(counters=Counters())
 FAILURE = Failure(message="out of memory")

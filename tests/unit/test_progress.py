@@ -11,10 +11,10 @@ from cluster.observe import progress
 from cluster.observe.collector import Collector
 from cluster.observe.progress import BarProgress, PlainProgress, Progress, choose_progress
 from cluster.spec.documents.events import Epoch, Phase, Step
+from cluster.spec.documents.records import Counters
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters
-from cluster.spec.run_folder import RunFolder
 
 EXPERIMENT = Experiment(workers=2, epochs=6)
 FOLDER = RunFolder(Path("runs") / "20260101-000000-abcd" / "001-allreduce-n2-s1")

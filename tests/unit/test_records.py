@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cluster.spec.records import (
+from cluster.spec.documents.records import (
     COUNTER_FIELDS,
     HEADER_BYTES,
     Counters,

@@ -20,7 +20,7 @@ from analysis.report.traffic.bandwidth import bandwidth
 from analysis.report.traffic.over_time import BINS, read_rates
 from analysis.tables.configurations import find_configurations, mean
 from analysis.tables.load import Runs, load_runs
-from cluster.spec.run_folder import RunFolder, find_runs
+from cluster.spec.documents.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 

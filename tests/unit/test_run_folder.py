@@ -11,10 +11,16 @@ import pytest
 
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import End, Epoch, Event, Hello
+from cluster.spec.documents.records import Counters, Sample
+from cluster.spec.documents.run_folder import (
+    RunFolder,
+    find_runs,
+    new_session,
+    node_name,
+    write_json,
+)
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters, Sample
-from cluster.spec.run_folder import RunFolder, find_runs, new_session, node_name, write_json
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from analysis.report.time.scaling import Series, find_series
 from analysis.tables.configurations import find_configurations
 from analysis.tables.load import load_runs
-from cluster.spec.run_folder import find_runs
+from cluster.spec.documents.run_folder import find_runs
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "runs"
 

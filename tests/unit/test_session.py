@@ -12,10 +12,10 @@ from cluster.observe.progress import choose_progress
 from cluster.session import Session
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.events import End
+from cluster.spec.documents.records import Counters
+from cluster.spec.documents.run_folder import RunFolder, new_session
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters
-from cluster.spec.run_folder import RunFolder, new_session
 
 
 class Slots:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from cluster.spec.consensus import SCHEDULE_CHOICES
+from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import EXISTING, MAX_WORKERS, Experiment
-from cluster.spec.field_docs import field_docs
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES
 from cluster.spec.strategies import STRATEGIES

@@ -23,6 +23,8 @@ from cluster.spec.documents.events import (
     Result,
     Step,
 )
+from cluster.spec.documents.records import HEADER_BYTES, Counters, Sample, total
+from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.documents.summary import (
     CounterBytes,
     NodeSeconds,
@@ -32,8 +34,6 @@ from cluster.spec.documents.summary import (
     Summary,
 )
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import HEADER_BYTES, Counters, Sample, total
-from cluster.spec.run_folder import RunFolder, write_json
 
 EXPERIMENT = Experiment(workers=2, epochs=2, train_size=256, batch_size=64)
 MODEL_BYTES = 1000

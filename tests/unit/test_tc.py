@@ -6,8 +6,8 @@ from cluster.engine import EngineUnavailable
 from cluster.links import kernel_support
 from cluster.links.burst_size import FRAME_BYTES, LARGEST_PACKET, burst_bytes, queue_bytes
 from cluster.links.tc import INGRESS_DEVICE, netem_commands, rate_commands
+from cluster.spec.documents.records import NOT_COUNTED
 from cluster.spec.links import Link, parse_link
-from cluster.spec.records import NOT_COUNTED
 
 RATES = [parse_link(f"{rate}mbit") for rate in (0.1, 1, 5, 20, 80, 100, 500, 1000, 10000)]
 

@@ -15,9 +15,9 @@ from analysis.summary import command as summarise_folder
 from analysis.summary.node_log import NodeLog
 from cluster import measure
 from cluster.spec.documents.events import End, Epoch, Failure, Hello
+from cluster.spec.documents.records import Counters, Sample
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.records import Counters, Sample
-from cluster.spec.run_folder import RunFolder
 from tests.measuring import PROJECT
 from workloads.launchers.torch_peers import find_interface
 from workloads.worker import Settings, find_mistake

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from cluster.spec.records import HEADER_BYTES, NOT_COUNTED, Counters, total
+from cluster.spec.documents.records import HEADER_BYTES, NOT_COUNTED, Counters, total
 
 TCP_HEADERS = 52
 """IPv4 20, TCP 20, timestamps 12: the part of a packet's MTU that is not payload."""

@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import RunFolder
 from workloads.data.tokens import data_folder, data_name
 
 PROJECT = Path(__file__).resolve().parents[2]

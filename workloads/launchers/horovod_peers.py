@@ -23,8 +23,8 @@ from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPSer
 from torch import Tensor, nn
 
 from cluster.spec.documents.events import Idle
+from cluster.spec.documents.run_folder import node_name
 from cluster.spec.experiment import Experiment
-from cluster.spec.run_folder import node_name
 from cluster.spec.schedules import groups
 from workloads.comm.buckets import MIB
 from workloads.comm.codecs import compressed

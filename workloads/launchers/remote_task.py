@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.spec.documents.events import End, Epoch, Event, Failure, Hello
-from cluster.spec.run_folder import RunFolder, node_name
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from workloads.event_log import EventLog
 from workloads.worker import Settings, run_once
 

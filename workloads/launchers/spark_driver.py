@@ -14,7 +14,7 @@ import horovod.spark
 from pyspark.sql import SparkSession
 
 from cluster.spec.documents.events import End, Failure, Notice
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from workloads.event_log import EventLog
 from workloads.launchers import spark_task
 from workloads.worker import PATIENCE_S, appears, log_to

@@ -29,7 +29,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from cluster.spec.documents.events import End
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from workloads.event_log import EventLog
 from workloads.launchers import remote_entry
 from workloads.launchers.artifact_server import ArtifactServer

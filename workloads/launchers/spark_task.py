@@ -7,7 +7,7 @@ import os
 import socket
 from pathlib import Path
 
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 from workloads.worker import Settings, run_once
 
 

@@ -13,7 +13,7 @@ from analysis.report.page import Block, Bullets, Column, Row, Section, Table, Te
 from analysis.tables.configurations import is_chance_level
 from analysis.tables.labels import in_common, scored_on
 from cluster.observe.units import bytes_text, percents, seconds_text
-from cluster.spec.records import HEADER_BYTES
+from cluster.spec.documents.records import HEADER_BYTES
 
 four_digits = functools.partial(bytes_text, digits=4)
 

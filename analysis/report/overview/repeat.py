@@ -9,10 +9,10 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.page import Column, Details, Row, Section, Table
 from cluster.spec.documents.codec import Json
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import OFF
-from cluster.spec.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES, own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")

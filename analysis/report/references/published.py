@@ -21,7 +21,7 @@ from analysis.report.traffic.bandwidth import exchange
 from analysis.tables.configurations import mean_of
 from analysis.tables.labels import in_common
 from cluster.observe.units import bytes_text
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 
 NOTE = (
     "Published numbers are the papers' own (analysis/published/*.toml). Machines, links and"

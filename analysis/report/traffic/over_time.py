@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from analysis.report.context import Report
 from analysis.report.figures import PALETTE, axis, hover, rate_scale, rounded
 from analysis.report.page import Chart, Choice, Layout, Section, Trace
-from cluster.spec.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder
 
 BINS = 120
 MOST_NODES = 10

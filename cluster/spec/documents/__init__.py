@@ -1,1 +1,1 @@
-"""The JSON documents of a run folder as classes: the same class writes and reads each."""
+"""The files of a run folder as classes: the same class writes and reads each."""

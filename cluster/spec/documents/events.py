@@ -15,7 +15,7 @@ from cluster.spec.documents.codec import (
     Json,
     parse_json,
 )
-from cluster.spec.records import SEGMENT_BYTES, Counters
+from cluster.spec.documents.records import SEGMENT_BYTES, Counters
 
 KINDS: dict[str, type["Event"]] = {}
 """The classes below, by the word under the key `event`."""

@@ -27,9 +27,9 @@ from cluster.spec.documents.codec import (
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.events import Event, parse_event
 from cluster.spec.documents.links import Links, MeasuredLink
+from cluster.spec.documents.records import GpuSample, Sample
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment, node_name
-from cluster.spec.records import GpuSample, Sample
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R")
