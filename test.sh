@@ -7,7 +7,7 @@
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
 # Works from any folder. The first call makes .venv and compiles Horovod (4 minutes, once). On two cores
-# and with a warm image cache everything takes under 15 minutes, tests/unit about two. Tests run two at a
+# and with a warm image cache everything takes about 15 minutes, tests/unit about two. Tests run two at a
 # time; those that measure times or rates run afterwards, one by one.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
