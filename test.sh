@@ -3,6 +3,7 @@
 #
 #   ./test.sh                    everything; Docker tests are skipped where no engine answers
 #   ./test.sh tests/unit         a part: arguments go to pytest
+#   ./test.sh --soak             the long form of the campaigns alone (hours)
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
@@ -23,6 +24,9 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 "$bin/shellcheck" --external-sources --exclude=SC1091 "${scripts[@]}"
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
+if [[ ${1:-} == --soak ]]; then
+    exec "$python" -m pytest -m soak --timeout 7200 --durations 20 "${@:2}"
+fi
 if [[ $# -gt 0 ]]; then
     "$bin/mypy"
     exec "$python" -m pytest "$@"

@@ -23,12 +23,17 @@ hypothesis.settings.load_profile("gradwire")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest -n 2 --dist loadgroup, tests of containers and of Spark stay in one process.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out long campaigns but with -m soak, and keeps tests of containers together.
 
-    A measure removes the containers that killed ones left, which some tests rely on; and one Spark
+    With pytest -n 2 --dist loadgroup, tests of containers and of Spark stay in one process: a
+    measure removes the containers that killed ones left, which some tests rely on; and one Spark
     cluster keeps two cores busy.
     """
+    if "soak" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     for item in items:
         if item.get_closest_marker("docker") or "pyspark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("docker"))
