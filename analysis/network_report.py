@@ -25,7 +25,7 @@ from analysis.report.print_tables import print_tables
 from analysis.report.sections import SECTIONS
 from analysis.tables.columns import OPTIONS
 from analysis.tables.load import load_runs
-from cluster.spec.command_line import Parser, run
+from cluster.spec.command_line import Parser, argument, parse_path, run
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_at_once
 
 EXAMPLE = "./measure.sh --workers 6 --passes 2"
@@ -76,9 +76,10 @@ def _parser() -> Parser:
         description="Report of all runs: tables here and as CSV, one HTML page with all figures.",
     )
     where = "runs, sessions or folders of sessions (default: runs)"
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help=where)
+    path = argument(parse_path)
+    parser.add_argument("runs", nargs="*", type=path, metavar="RUNS", help=where)
     what = "folder for report.html and tables/*.csv (default: report)"
-    parser.add_argument("--output", type=Path, default="report", metavar="FOLDER", help=what)
+    parser.add_argument("--output", type=path, default="report", metavar="FOLDER", help=what)
     target = "accuracy whose cost is reported (default: one that half of the runs reach)"
     parser.add_argument("--target", type=_share, metavar="ACCURACY", help=target)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
@@ -95,7 +96,7 @@ def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
             why = " (that is a file)" if path.is_file() else ""
             why = why if path.exists() else " (no such folder)"
             where = f"{path.resolve()}{why}"
-            parser.exit(2, f"{parser.prog}: no runs in {where}; to make one: {EXAMPLE}\n")
+            parser.refuse(f"no runs in {where}; to make one: {EXAMPLE}")
         folders.update({folder.path.resolve(): folder for folder in found})
     return list(folders.values())
 
@@ -118,8 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             written = write_report(report, args.output, refresh_s)
         except OSError as error:
-            why = f"cannot write to {args.output}: {error.strerror}"
-            parser.exit(2, f"{parser.prog}: {why}\n")
+            parser.refuse(f"cannot write to {args.output}: {error.strerror}")
         print_tables(report, console)
         for name in written:
             console.print(args.output / name, soft_wrap=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, measure, sizes
+from bench.session import add_engine, counts, measure, sizes
 from bench.table import Table
 from cluster.spec.strategies import STRATEGIES
 
@@ -18,7 +18,9 @@ STEPS = 4
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
-    parser.add_argument("--workers", default="2,3,4,6", help="a list (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=counts, default="2,3,4,6", help="a list (default: %(default)s)"
+    )
     parser.add_argument("--sizes", default="1M,4M,25M", help="a list (default: %(default)s)")
     parser.add_argument("--compress", default="none", help="(default: %(default)s)")
 
@@ -26,14 +28,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Table:
     strategies = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
     rows = []
-    for workers in args.workers.split(","):
+    for workers in args.workers:
         for size in args.sizes.split(","):
             summaries = measure(
-                *("--engine", args.engine, "--workers", workers, "--strategy", strategies),
+                *("--engine", args.engine, "--workers", str(workers), "--strategy", strategies),
                 *("--model", f"synthetic:{size}:8", "--local-steps", "1"),
-                *("--compress", args.compress, *sizes(int(workers), STEPS)),
+                *("--compress", args.compress, *sizes(workers, STEPS)),
             )
-            row = [workers, f"{size[:-1]} {size[-1]}B"]
+            row = [str(workers), f"{size[:-1]} {size[-1]}B"]
             for kind in ("mean", "max"):
                 ratios = {
                     str(summary.spec["strategy"]): getattr(summary.per_step, f"sent_{kind}_bytes")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, known, measure, sizes
+from bench.session import add_engine, count, known, measure, sizes
 from bench.table import Table
 
 COMPUTE_S = (0.05, 0.2, 1.0)
@@ -16,7 +16,7 @@ STEPS = 20
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
-    parser.add_argument("--workers", type=int, default=16, help="(default: %(default)s)")
+    parser.add_argument("--workers", type=count, default=16, help="(default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> Table:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, known, measure, sizes
+from bench.session import add_engine, count, known, measure, sizes
 from bench.table import Table
 from cluster.spec.documents.summary import Summary
+from cluster.spec.errors import one_of
 from cluster.spec.strategies import STRATEGIES
 
 ROUNDS = 12
@@ -25,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     parser.add_argument("--link", default="100mbit", help="or none (default: %(default)s)")
     parser.add_argument("--bottleneck", help="such as 2:20mbit (default: none)")
-    parser.add_argument("--workers", type=int, default=4, help="(default: %(default)s)")
+    parser.add_argument("--workers", type=count, default=4, help="(default: %(default)s)")
     parser.add_argument("--model", default="synthetic:4M", help="(default: %(default)s)")
     parser.add_argument("--strategies", default=EVERY_STEP, help="a list (default: all)")
 
@@ -37,6 +38,8 @@ def exchange_s(summary: Summary) -> float:
 
 
 def run(args: argparse.Namespace) -> Table:
+    for name in args.strategies.split(","):
+        one_of("strategy", name, EVERY_STEP.split(","))
     link = [] if args.link == "none" else ["--link", args.link]
     link += ["--bottleneck", args.bottleneck] if args.bottleneck else []
     summaries = measure(

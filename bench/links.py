@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import measure
+from bench.session import count, measure
 from bench.table import Table
 
 RATES = "1mbit,2mbit,5mbit,10mbit,20mbit,50mbit,100mbit,200mbit,500mbit,1gbit"
@@ -18,7 +18,7 @@ RATES = "1mbit,2mbit,5mbit,10mbit,20mbit,50mbit,100mbit,200mbit,500mbit,1gbit"
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="netns", help="a list (default: %(default)s)")
     parser.add_argument("--rates", default=RATES, help="a list (default: %(default)s)")
-    parser.add_argument("--repeat", default=1, type=int, help="runs (default: %(default)s)")
+    parser.add_argument("--repeat", default=1, type=count, help="runs (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> Table:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.session import PROJECT
+from bench.session import PROJECT, count, counts
 from bench.table import Table
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.browser import chromium
@@ -35,8 +35,12 @@ COLUMNS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", default="100,200", help="a list (default: %(default)s)")
-    parser.add_argument("--samples", type=int, default=10_000, help="a run (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=counts, default="100,200", help="a list (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--samples", type=count, default=10_000, help="a run (default: %(default)s)"
+    )
 
 
 def make_runs(output: Path, count: int, samples: int) -> None:
@@ -97,12 +101,12 @@ def open_page(page: Path) -> list[float]:
 
 def run(args: argparse.Namespace) -> Table:
     rows = [["target", *list(COLUMNS.values())[1:]]]
-    for count in map(int, args.runs.split(",")):
+    for runs in args.runs:
         with tempfile.TemporaryDirectory(prefix="gradwire-bench-") as folder:
-            make_runs(Path(folder) / "runs", count, args.samples)
+            make_runs(Path(folder) / "runs", runs, args.samples)
             seconds, peak = write_report(Path(folder) / "runs", Path(folder) / "report")
             page = Path(folder) / "report" / "report.html"
             opened = [f"{value_s:.2f} s" for value_s in open_page(page)]
             size = f"{page.stat().st_size / 1e6:.1f} MB"
-            rows.append([str(count), f"{seconds:.1f} s", f"{peak / 1e6:.0f} MB", size, *opened])
+            rows.append([str(runs), f"{seconds:.1f} s", f"{peak / 1e6:.0f} MB", size, *opened])
     return Table(f"runs of {args.samples:,} samples", tuple(COLUMNS), rows)

@@ -36,8 +36,21 @@ def call(*flags: str) -> str:
     command = [str(PROJECT / "measure.sh"), *flags, "--quiet", "--no-report"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(done.stderr)
+        print(done.stderr.strip(), file=sys.stderr)
+        sys.exit(done.returncode)
     return done.stdout
+
+
+def count(text: str) -> int:
+    """A `type=` for argparse: a whole number from 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def counts(text: str) -> list[int]:
+    """A `type=` for argparse: a list of them."""
+    return [count(part) for part in text.split(",")]
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

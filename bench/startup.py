@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.session import add_engine, call
+from bench.session import add_engine, call, counts
 from bench.table import Table
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.run_folder import find_runs
@@ -21,7 +21,9 @@ BATCH = 16
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
-    parser.add_argument("--workers", default="6,32,128", help="a list (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=counts, default="6,32,128", help="a list (default: %(default)s)"
+    )
 
 
 def first_step_s(engine: str, workers: int) -> float:
@@ -37,9 +39,7 @@ def first_step_s(engine: str, workers: int) -> float:
 
 
 def run(args: argparse.Namespace) -> Table:
-    seconds = {
-        workers: first_step_s(args.engine, workers) for workers in map(int, args.workers.split(","))
-    }
+    seconds = {workers: first_step_s(args.engine, workers) for workers in args.workers}
     first = next(iter(seconds))
     return Table(
         f"mnist-cnn, {args.engine}",

@@ -10,14 +10,14 @@ import argparse
 from statistics import median
 
 from bench.exchange import EVERY_STEP
-from bench.session import add_engine, known, measure
+from bench.session import add_engine, count, known, measure
 from bench.table import Table
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
-    parser.add_argument("--workers", type=int, default=4, help="(default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--workers", type=count, default=4, help="(default: %(default)s)")
+    parser.add_argument("--turns", type=count, default=3, help="(default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> Table:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from cluster.engine import AUTO, engine_names
 from cluster.observe.units import option_text
 from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
-from cluster.spec.command_line import Parser
+from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.experiment import Experiment
@@ -45,9 +46,10 @@ examples:
   ./measure.sh --preset frugal                 all-reduce's accuracy for a tenth of its bytes
 """
 NOTES = """\
-Most options take a comma-separated list; the runs are all combinations, and runs on equal nodes
-share a cluster. Progress and the table go to standard error.
-Exit code: 0 all runs completed, 1 a run failed, 2 a mistake in the flags, 130 interrupted.
+Most options take a comma-separated list; the runs are all combinations, at most 999, and runs on
+equal nodes share a cluster. Progress and the table go to standard error; a sweep goes on where
+nobody reads them. Exit code: 0 all runs completed, 1 a run failed or the report could not be
+written, 2 a mistake in the flags, 130 interrupted.
 """
 
 OTHER_FLAGS = {
@@ -105,7 +107,7 @@ def make_parser(with_help: bool = False) -> Parser:
     for group_name, flags in OTHER_FLAGS.items():
         for form, text in flags.items():
             flag, _, unit = form.partition(" ")
-            value = {"metavar": unit, "type": Path if unit == "FOLDER" else str}
+            value = {"metavar": unit, "type": argument(parse_path) if unit == "FOLDER" else str}
             groups[group_name].add_argument(
                 flag, help=text, **(value if unit else {"action": "store_true"})
             )
@@ -122,6 +124,17 @@ def make_parser(with_help: bool = False) -> Parser:
         short = ["-h"] if flag == "--help" else []
         groups["output"].add_argument(*short, flag, action=_Print, texts=texts, help=description)
     return parser
+
+
+def as_typed(refusal: str) -> str:
+    """A refusal with its options as they are typed: --total-memory, not total_memory.
+
+    A name without an underscore may be a plain word, except where a refusal begins with it.
+    """
+    names = [action.dest for action in make_parser()._actions]
+    begins = rf"^({'|'.join(names)})(?= )"
+    inside = rf"(?<![\w'-])({'|'.join(name for name in names if '_' in name)})(?!\w)"
+    return re.sub(f"{begins}|{inside}", lambda found: _flag(found[0]), refusal)
 
 
 class _Print(argparse.Action):

@@ -5,7 +5,6 @@ files, pretrained models, the summary) to the session. It never imports torch.
 """
 
 import argparse
-import errno
 import os
 import signal
 import sys
@@ -17,13 +16,13 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
 from analysis.summary.summarise import summarise
 from cluster import environment, hosts, interruption, output, plan, presets
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
-from cluster.flags import make_parser
+from cluster.flags import as_typed, make_parser
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.observe.units import bytes_text
 from cluster.session import Session
 from cluster.spec.catalogue import MODELS, files_of
 from cluster.spec.command_line import run
-from cluster.spec.errors import SpecError
+from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
 from workloads.data.dataset import DataError
 from workloads.data.folders import default_data_dir
@@ -42,16 +41,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         interruption.listen()
         return measure(args, arguments)
-    except (SpecError, DataError, EngineUnavailable) as error:
+    except SpecError as error:
+        print(f"measure: {as_typed(str(error))}", file=sys.stderr)
+        return 2
+    except (DataError, EngineUnavailable) as error:
         print(f"measure: {error}", file=sys.stderr)
         return 2
     except EngineError as error:
         print(f"measure: {error}", file=sys.stderr)
         return 1
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-            raise
-        print(f"measure: {error.filename or args.output}: {error.strerror}", file=sys.stderr)
+    except OSError as error:  # such as a full disk
+        print(f"measure: {file_problem(error)}", file=sys.stderr)
         return 1
     except interruption.Interrupted as interrupted:
         print("measure: interrupted; nodes are stopped, what was measured is kept", file=sys.stderr)

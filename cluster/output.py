@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import PROJECT
+from cluster.engine import EngineError
 from cluster.observe.progress import say_if_slow
 from cluster.spec.documents.run_folder import new_session
 from cluster.spec.documents.summary import Summary
@@ -17,10 +18,8 @@ from cluster.spec.errors import SpecError
 
 def check_output(output: Path) -> None:
     """SpecError where there is no folder that we may write to; nothing is made yet."""
-    try:
-        existing = next(p for p in [output.absolute(), *output.absolute().parents] if p.exists())
-    except OSError as error:
-        raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
+    whole = output.absolute()
+    existing = next(path for path in (whole, *whole.parents) if os.path.lexists(path))
     if not existing.is_dir():
         raise SpecError(f"output {output}: {existing} is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -38,7 +37,10 @@ def open_session(output: Path) -> Path:
 def show(
     summaries: list[Summary], folder: Path, args: argparse.Namespace, say: Callable[[str], None]
 ) -> None:
-    """The table and the report on standard error; with --json the summaries on standard output."""
+    """The table and the report on standard error; with --json the summaries on standard output.
+
+    EngineError where the report cannot be written, when all else is shown.
+    """
     from rich.console import Console  # slow to import: --help and a mistake need no table
 
     from cluster.observe.results_table import print_links, print_table
@@ -52,15 +54,16 @@ def show(
         if args.quiet and summary.error is not None:  # else it was said when it happened
             print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
     print(f"run folders: {folder}", file=sys.stderr)
-    if not args.no_report:
-        with say_if_slow(say, "writing the report"):
-            print(f"report: {write_report(folder)}", file=sys.stderr)
     if args.json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
+    if not args.no_report:
+        with say_if_slow(say, "writing the report"):
+            report = write_report(folder)
+        print(f"report: {report}", file=sys.stderr)
 
 
-def write_report(folder: Path) -> str:
-    """Where the session's report is, or why it could not be written.
+def write_report(folder: Path) -> Path:
+    """Where the session's report is; EngineError where it could not be written.
 
     It is made by a process of its own: the command line needs no pandas.
     """
@@ -70,7 +73,7 @@ def write_report(folder: Path) -> str:
         command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     if answer.returncode == 0:
-        return str(folder / "report.html")
+        return folder / "report.html"
     reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
     again = f"python3 -m analysis.network_report {folder}"
-    return f"could not be written: {reason}; to try again: {again}"
+    raise EngineError(f"the report could not be written: {reason}; to try again: {again}")

@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,12 +17,13 @@ from typing import Any
 
 from cluster import presets
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.consensus import SCHEDULE_CHOICES, choose_schedule
-from cluster.spec.errors import SpecError, one_of
+from cluster.spec.consensus import choose_schedule
+from cluster.spec.errors import SpecError, between
 from cluster.spec.experiment import Experiment
-from cluster.spec.experiment_checks import no_passes
+from cluster.spec.experiment_checks import check_value, no_passes
 from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
+from cluster.spec.quantities import meant
 from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
 
 YES_NO = {"yes": True, "no": False}
@@ -41,14 +43,16 @@ def make_experiments(
     args: argparse.Namespace, choose: presets.Choose = presets.take_last
 ) -> list[Experiment]:
     """All requested runs; those that fit one cluster are neighbours."""
+    sweeps = [value_lists(flags) for flags in presets.expand(args, choose)]
+    count = sum(map(count_combinations, sweeps))
+    if count > MOST_RUNS:
+        raise SpecError(f"that makes {count:,} runs; a session has at most {MOST_RUNS}")
     effects = Effects()
     runs: dict[Experiment, None] = {}
-    for flags in presets.expand(args, choose):
-        for options in combinations(value_lists(flags)):
+    for values in sweeps:
+        for options in combinations(values):
             runs[Experiment(**effects.keep(options))] = None
     effects.check(typed={name for name, value in vars(args).items() if value is not None})
-    if len(runs) > MOST_RUNS:
-        raise SpecError(f"that makes {len(runs):,} runs; a session has at most {MOST_RUNS}")
     for experiment in runs:
         available = DATASETS[experiment.dataset].train_size
         if experiment.train_size > available:
@@ -108,10 +112,9 @@ def value_lists(flags: argparse.Namespace) -> Values:
     values: Values = {}
     for field in dataclasses.fields(Experiment):
         if field.name != "engine" and (text := getattr(flags, field.name)) is not None:
-            values[field.name] = _values(field.name, text)
+            values[field.name] = _values(field, text)
     repeat = _number("repeat", flags.repeat, int) if flags.repeat is not None else 1
-    if not 1 <= repeat <= 1000:
-        raise SpecError(f"repeat must be between 1 and 1,000, not {repeat:,}")
+    between("repeat", repeat, 1, MOST_RUNS)
     first_seed = values.get("seed", [Experiment.seed])[0]
     values["seed"] = [first_seed + k for k in range(repeat)]
     values.setdefault("strategy", ["pairwise" if "passes" in values else Experiment.strategy])
@@ -121,9 +124,22 @@ def value_lists(flags: argparse.Namespace) -> Values:
             raise SpecError(
                 "batch_size is per worker, global_batch_size for all together: give one"
             )
-        values["global_batch_size"] = [_number("global_batch_size", flags.global_batch_size, int)]
+        total = _number("global_batch_size", flags.global_batch_size, int)
+        between("global_batch_size", total, 1, 10**9)
+        values["global_batch_size"] = [total]
         values["lr_rule"] = _rules_for_global_batch(values.get("lr_rule", ["auto"]))
     return values
+
+
+def count_combinations(values: Values) -> int:
+    """How many runs combinations() gives, but for equal ones; none is made."""
+    alone = values["strategy"] == ["single"]
+    workers = len(values.get("workers", [1]))
+    count = 0
+    for strategy in values["strategy"]:
+        sizes = map(len, _options_of(strategy, values, alone).values())
+        count += math.prod(sizes) * (workers if alone or STRATEGIES[strategy].exchanges else 1)
+    return count
 
 
 def combinations(values: Values) -> Iterator[Options]:
@@ -154,9 +170,6 @@ def _options_of(strategy: str, values: Values, alone: bool) -> Values:
 
 def _check_strategies(values: Values) -> None:
     strategies = values["strategy"]
-    for option, choices in (("strategy", STRATEGIES), ("schedule", SCHEDULE_CHOICES)):
-        for name in values.get(option, ()):
-            one_of(option, name, choices)
     for option in ("passes", "schedule"):
         if option in values and not any(STRATEGIES[name].has_passes for name in strategies):
             raise SpecError(no_passes(option, ", ".join(strategies)))
@@ -188,14 +201,17 @@ def _neighbours(experiments: Iterable[Experiment]) -> list[Experiment]:
     return [experiment for group in clusters.values() for experiment in group]
 
 
-def _values(name: str, text: Any) -> list[Any]:
+def _values(field: dataclasses.Field[Any], text: Any) -> list[Any]:
     """A comma-separated list as values, each once; of a repeated flag, the list of its texts."""
+    name = field.name
     if name in WITH_NONE:
         cases = text if isinstance(text, list) else text.split(",")
         return list(dict.fromkeys(None if case == NONE else case.strip() for case in cases))
     values = [_number(name, part.strip(), option_type(name)) for part in text.split(",")]
     if len(values) > 1 and name in SINGLE_VALUED:
         raise SpecError(f"{name} takes one value, not {text!r}")
+    for value in values:
+        check_value(field, value)
     return list(dict.fromkeys(values))
 
 
@@ -218,4 +234,4 @@ def _number(name: str, text: str, kind: type) -> Any:
         return YES_NO[text] if kind is bool else kind(text)
     except (KeyError, ValueError):
         expected = {bool: "yes or no", int: "a whole number"}.get(kind, "a number")
-        raise SpecError(f"{name} must be {expected}, not {text!r}") from None
+        raise SpecError(f"{name} must be {expected}, not {text!r}{meant(text)}") from None

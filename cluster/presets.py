@@ -71,7 +71,8 @@ def _expand_preset(args: argparse.Namespace) -> list[argparse.Namespace]:
 def _expand_workloads(args: argparse.Namespace, choose: Choose) -> list[argparse.Namespace]:
     if args.workload is None:
         return [args]
-    return [_with_workload(args, name.strip(), choose) for name in args.workload.split(",")]
+    names = dict.fromkeys(name.strip() for name in args.workload.split(","))
+    return [_with_workload(args, name, choose) for name in names]
 
 
 def _with_workload(args: argparse.Namespace, name: str, choose: Choose) -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.engine import (
@@ -22,13 +22,17 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.documents.summary import Summary
-from cluster.spec.experiment import Experiment
+from cluster.spec.errors import file_problem
+from cluster.spec.experiment import LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.strategies import STRATEGIES
-from cluster.watch import RunFailed, watch_run
+from cluster.watch import FOLDER_REMOVED, RunFailed, watch_run
 
 Summarise = Callable[[RunFolder, Experiment, str, str | None], Summary]
 Run = tuple[Experiment, RunFolder]
+
+HANDED_BYTES = 60_000
+"""Of run folders' names that one cluster is handed at most: Linux takes 128 KiB in one argument."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,13 @@ class Session:
     def conduct(self, experiments: Sequence[Experiment]) -> list[Summary]:
         """All runs; one that fails does not stop the others."""
         runs = [(e, self._create(index, e)) for index, e in enumerate(experiments, 1)]
+        at_once = max(1, HANDED_BYTES // (len(str(self.folder)) + LONGEST_LABEL))
         summaries: list[Summary] = []
         for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
             while remaining:
                 try:
-                    done = self._on_cluster(remaining)
+                    done = self._on_cluster(remaining[:at_once])
                 except EngineUnavailable as error:
                     if not summaries:
                         raise
@@ -69,6 +74,8 @@ class Session:
     def _on_cluster(self, runs: list[Run]) -> list[Summary]:
         """Start one cluster and do the runs on it, until all are done or one has failed."""
         first, folder = runs[0]
+        if not folder.path.is_dir():
+            return [self._close(first, folder, "failed", FOLDER_REMOVED)]
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
             nodes=first.nodes,
@@ -91,10 +98,11 @@ class Session:
                     self.progress.say(verdict(cluster.links))
                 for current in runs:
                     summaries.append(self._run(*current, cluster))
-        except (RunFailed, EngineError) as error:
+        except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
-            summaries.append(self._close(*current, "failed", str(error)))
+            why = file_problem(error) if isinstance(error, OSError) else str(error)
+            summaries.append(self._close(*current, "failed", why))
         except KeyboardInterrupt:
             self._close(*current, "interrupted", "interrupted by the user")
             raise
@@ -135,10 +143,14 @@ class Session:
     def _close(
         self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
     ) -> Summary:
-        if not folder.spec.exists():
-            write_json(folder.spec, experiment.to_json())
         summary = self.summarise(folder, experiment, status, error)
-        write_json(folder.summary, summary)
+        try:
+            if not folder.spec.exists():
+                write_json(folder.spec, experiment.to_json())
+            write_json(folder.summary, summary)
+        except FileNotFoundError:  # then this summary is all that is left of the run
+            status = "failed" if status == "completed" else status
+            summary = replace(summary, status=status, error=FOLDER_REMOVED)
         self.progress.end(summary)
         return summary
 

@@ -15,6 +15,7 @@ from cluster.spec.quantities import write_memory
 
 GRACE_S = 3.0
 """After a node failed, how long the others have to report what they saw."""
+FOLDER_REMOVED = "its run folder was removed while the session ran: nothing of it is kept"
 SIGNALS = {128 + number for number in signal.Signals}
 """Exit codes of processes that a signal ended."""
 
@@ -46,6 +47,8 @@ def watch_run(
                 progress.say(f"  {names[rank]}: {event.text}")
         if not nodes.remaining:
             return
+        if not folder.events(0).parent.is_dir():
+            raise RunFailed(FOLDER_REMOVED)
         exits = cluster.exited()
         if nodes.is_overdue(bool(exits)):
             rank, cause = find_cause(exits, nodes.failures, cluster, experiment)

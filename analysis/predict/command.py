@@ -9,14 +9,13 @@ import argparse
 import functools
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from analysis.predict.cost_model import Cluster
 from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import SHIPPED, Fitted, error_text, load
 from cluster.observe.units import bytes_text, seconds_text
-from cluster.spec.command_line import Parser, argument
-from cluster.spec.errors import SpecError, one_of
+from cluster.spec.command_line import Parser, argument, parse_path
+from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.links import Link, parse_link
 from cluster.spec.quantities import parse_size, parse_time
 from cluster.spec.strategies import STRATEGIES
@@ -49,7 +48,7 @@ def _parser() -> Parser:
     compute = "computing time of a step, such as 50ms (default: 0)"
     add("--compute", type=argument(parse_time), default=0.0, metavar="TIME", help=compute)
     fit = "a fitted model (default: the one that comes with gradwire)"
-    add("--fit", type=Path, default=SHIPPED, metavar="FILE", help=fit)
+    add("--fit", type=argument(parse_path), default=SHIPPED, metavar="FILE", help=fit)
     return parser
 
 
@@ -59,16 +58,15 @@ def clusters(args: argparse.Namespace) -> list[Cluster]:
     names = known if args.strategy == "all" else args.strategy.split(",")
     for name in names:
         one_of("strategy", name, ["all", *known])
-    if not 2 <= args.workers <= MOST_WORKERS:
-        raise SpecError(f"--workers must be 2 to {MOST_WORKERS}, not {args.workers}")
+    between("--workers", args.workers, 2, MOST_WORKERS)
     if args.link.loss:
         raise SpecError(
             f"--link {args.link} has loss, which is not modelled; leave it out, or measure it:"
             " ./measure.sh"
         )
     for flag, value in (("--passes", args.passes), ("--local-steps", args.local_steps)):
-        if value is not None and value < 1:
-            raise SpecError(f"{flag} must be 1 or more, not {value}")
+        if value is not None:
+            between(flag, value, 1, 100_000)
     return [_cluster(args, name) for name in names]
 
 

@@ -7,7 +7,7 @@ from analysis.predict.cost_model import TIME_TERMS
 from analysis.predict.fitted import error_text, save
 from analysis.predict.fitting import FEWEST_RUNS, fit_to
 from analysis.predict.observations import observe_all
-from cluster.spec.command_line import Parser
+from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.documents.run_folder import find_runs
 
 TO_MAKE_RUNS = (
@@ -23,11 +23,12 @@ def _parser() -> Parser:
         " of several rates.",
     )
     add = parser.add_argument
-    add("runs", nargs="*", type=Path, metavar="RUNS", help="run folders (default: runs)")
+    path = argument(parse_path)
+    add("runs", nargs="*", type=path, metavar="RUNS", help="run folders (default: runs)")
     others = "run folders to test the fit on (default: each number of workers in turn)"
-    add("--held-out", nargs="+", type=Path, default=[], metavar="RUNS", help=others)
+    add("--held-out", nargs="+", type=path, default=[], metavar="RUNS", help=others)
     output = Path("fitted.json")
-    add("--output", type=Path, default=output, metavar="FILE", help=f"(default: {output})")
+    add("--output", type=path, default=output, metavar="FILE", help=f"(default: {output})")
     return parser
 
 

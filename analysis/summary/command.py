@@ -6,12 +6,11 @@ Python will do.
 """
 
 import sys
-from pathlib import Path
 
 from analysis.summary.node_log import NodeLog
 from analysis.summary.summarise import summarise
 from cluster.observe.result_row import find_extras, headings, row
-from cluster.spec.command_line import Parser
+from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import End, Failure
 from cluster.spec.documents.run_folder import RunFolder, node_name, write_json
@@ -20,14 +19,18 @@ from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 
 
-def main(arguments: list[str] | None = None) -> int:
+def _parser() -> Parser:
     parser = Parser(
         prog="python3 -m analysis.summary",
         description="Write summary.json of a run whose events/ are complete, print its row.",
     )
-    parser.add_argument("folder", metavar="RUN_FOLDER", type=Path)
+    parser.add_argument("folder", metavar="RUN_FOLDER", type=argument(parse_path))
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
     try:
-        summary = write_summary(RunFolder(parser.parse_args(arguments).folder.resolve()))
+        summary = write_summary(RunFolder(_parser().parse_args(arguments).folder.resolve()))
     except SpecError as error:
         print(f"summary: {error}", file=sys.stderr)
         return 2

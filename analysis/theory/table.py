@@ -14,6 +14,8 @@ from cluster.spec.quantities import parse_size
 from cluster.spec.schedules import SCHEDULES, period
 from cluster.spec.strategies import BUFFERS, STRATEGIES
 
+MOST_ROUNDS = 10_000
+
 
 def _passes(text: str) -> list[int]:
     values = [int(part) if part.isdecimal() else 0 for part in text.split(",")]
@@ -56,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if not 1 <= args.workers <= 1024:
         parser.error(f"--workers must be 1 to 1024, not {args.workers}")
-    if args.rounds is not None and args.rounds < 1:
-        parser.error(f"--rounds must be 1 or more, not {args.rounds}")
+    if args.rounds is not None and not 1 <= args.rounds <= MOST_ROUNDS:
+        parser.error(f"--rounds must be 1 to {MOST_ROUNDS}, not {args.rounds}")
     if args.compress != "none" and args.model_bytes < 2:
         parser.error("--model-bytes must be 2 or more to be compressed")
     beyond = [rank for rank in args.bottleneck if rank > args.workers]

@@ -3,9 +3,26 @@
 import difflib
 from collections.abc import Iterable
 
+LONGEST_LINE = 1000
+
 
 class SpecError(ValueError):
     """A person's mistake in an experiment; the message is one line and names the option."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: str) -> str:
+    """What was given may be anything: escapes for control characters, a long middle left out."""
+    if len(text) > LONGEST_LINE:
+        text = f"{text[: LONGEST_LINE - 200]} ... {text[-100:]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def file_problem(error: OSError) -> str:
+    """Which file could not be read or written, and why."""
+    return one_line(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
 
 def one_of(name: str, value: str, choices: Iterable[str]) -> None:

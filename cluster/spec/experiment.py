@@ -6,6 +6,7 @@ What is refused is in experiment_checks.py.
 
 import copy
 import dataclasses
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from reprlib import repr as short
@@ -24,6 +25,8 @@ from cluster.spec.quantities import parse_memory
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 MAX_WORKERS = 256
+LONGEST_LABEL = 120
+"""Characters; the name of a folder has 255 at most."""
 MAX_GPUS = 16
 """Of one host, and so of one process."""
 EXISTING = "existing"
@@ -266,10 +269,19 @@ class Experiment:
             *(["slow", *map(str, parse_links(self.bottleneck))] if self.bottleneck else ()),
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
         ]
-        return "-".join(part for part in parts if part)
+        return "-".join(part for part in parts if part)[:LONGEST_LABEL]
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **dataclasses.asdict(self)}
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Self:
+        """What a spec.json holds; SpecError for anything else."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"the spec is no JSON document: {error}") from None
+        return cls.from_json(document)
 
     @classmethod
     def from_json(cls, document: object) -> Self:
@@ -279,7 +291,7 @@ class Experiment:
         values = dict(schema1.upgrade_spec(document))
         schema = values.pop("schema", None)
         if type(schema) is not int or schema != SCHEMA:
-            raise SpecError(f"schema of the spec must be 1 or {SCHEMA}, not {schema!r}")
+            raise SpecError(f"schema of the spec must be 1 or {SCHEMA}, not {short(schema)}")
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")

@@ -30,11 +30,8 @@ def complete(experiment: Experiment) -> None:
     """SpecError for what cannot be run; else every option has a value that is stored."""
     _check_types(experiment)
     for field in dataclasses.fields(experiment):
-        value, within = getattr(experiment, field.name), field.metadata["within"]
-        if value is not None and field.metadata["choices"]:
-            one_of(field.name, value, field.metadata["choices"])
-        if value is not None and within is not None:
-            between(field.name, value, *within)
+        if (value := getattr(experiment, field.name)) is not None:
+            check_value(field, value)
     _check_model(experiment)
     _fill_defaults(experiment)
     _check_data(experiment)
@@ -47,6 +44,14 @@ def complete(experiment: Experiment) -> None:
     _check_memory(experiment)
     _check_gpu(experiment)
     _check_steps(experiment)
+
+
+def check_value(field: dataclasses.Field[Any], value: Any) -> None:
+    """SpecError where an option does not take this value, whatever the others are."""
+    if field.metadata["choices"]:
+        one_of(field.name, value, field.metadata["choices"])
+    if field.metadata["within"] is not None:
+        between(field.name, value, *field.metadata["within"])
 
 
 def _set(experiment: Experiment, **values: object) -> None:

@@ -7,7 +7,8 @@
     share     0.1%                  a fraction
     cores     0.5, 2                CPU cores
 
-Every parser raises ValueError, in one line, for anything else.
+Every parser raises ValueError, in one line, for anything else. Upper and lower case differ (1m is
+no 1M): a unit in another spelling is refused with the one that was probably meant.
 """
 
 import re
@@ -18,6 +19,8 @@ SIZES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 MEMORY = {"m": 2**20, "g": 2**30}
 RATES = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 TIMES = {"us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1)}
+ENDINGS = ("", "b", "ib", "bit", "b/s", "bit/s", "ec")
+"""What people write after a unit or its first letter: MB, MiB, Mbit/s, msec."""
 LONGEST_NUMBER = 20
 FEWEST_CORES, MOST_CORES = 0.01, 1024
 
@@ -31,6 +34,7 @@ def parse_size(text: str) -> int:
     if size < 1 or size != int(size):
         raise ValueError(
             f"must be a whole number of bytes such as 87160, 87k, 4.5M or 1G, not {text!r}"
+            f"{meant(text, SIZES)}"
         )
     return int(size)
 
@@ -45,7 +49,7 @@ def parse_memory(text: str) -> int:
     """Bytes, a whole number of MiB."""
     number, unit = _split(text)
     if number is None or number < 0 or unit not in MEMORY:
-        raise ValueError("write MiB or GiB, such as 900m, 6g or 1.5g")
+        raise ValueError(f"write MiB or GiB, such as 900m, 6g or 1.5g{meant(text, MEMORY)}")
     mebibytes = int(number * MEMORY[unit]) // MEMORY["m"]
     if mebibytes == 0:
         raise ValueError("that is no memory at all")
@@ -98,6 +102,19 @@ def parse_core_count(text: str) -> float:
     return float(text)
 
 
+def meant(text: str, units: Mapping[str, int | Decimal] | None = None) -> str:
+    """A question to end a refusal with: did you mean 200k? (200000? without units); or nothing."""
+    number, unit = _split(text)
+    if number is None or number < 0 or not unit or unit in (units or ()):
+        return ""
+    for known, size in (SIZES if units is None else units).items():
+        spellings = {start + ending for start in (known, known[:1]) for ending in ENDINGS}
+        if known and unit.casefold() in map(str.casefold, spellings):
+            right = plain(number * size) if units is None else f"{plain(number)}{known}"
+            return f"; did you mean {right}?"
+    return ""
+
+
 def write_scaled(value: int, units: dict[str, int]) -> str:
     """In the largest unit that is not larger than the value: 1.5gbit."""
     unit, size = next((u, s) for u, s in reversed(units.items()) if value >= s)
@@ -114,7 +131,9 @@ def _scaled(text: str, units: Mapping[str, int | Decimal], name: str, example: s
     if number is None:
         raise ValueError(f"{name} {text!r} is not understood: write it as {example}")
     if unit not in units:
-        raise ValueError(f"{name} {text!r} must end in {', '.join(units)}, as in {example}")
+        raise ValueError(
+            f"{name} {text!r} must end in {', '.join(units)}, as in {example}{meant(text, units)}"
+        )
     return number * units[unit]
 
 

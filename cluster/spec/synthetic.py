@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.spec.quantities import parse_time, size_bytes
+from cluster.spec.quantities import SIZES, meant, parse_time, size_bytes
 
 
 def _dense(before: int, after: int) -> list[int]:
@@ -130,6 +130,7 @@ def _size(text: str) -> int:
         raise ValueError(
             f"size must be a number of bytes, a multiple of 4, such as 250k, 16M or 1.5G"
             f" (powers of 1000), or one of {', '.join(PROFILES)}; not {text!r}"
+            f"{meant(text, SIZES)}"
         )
     return size
 

@@ -104,6 +104,8 @@ def command_line(
     words: list[str] = []
     for _ in range(rng.randint(0, most)):
         action = rng.choice(actions)
+        if action.default is argparse.SUPPRESS and action.nargs == 0 and rng.random() < 0.95:
+            continue  # it prints and exits, as --help does
         if isinstance(action, argparse._SubParsersAction):
             name = rng.choice(list(action.choices))
             return [*words, name, *command_line(rng, action.choices[name], known, most)]

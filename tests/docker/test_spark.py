@@ -116,11 +116,11 @@ print("means", horovod.spark.run(train, args=(float(sys.argv[1]),), num_proc=2, 
 
 @pytest.fixture
 def cluster_by_hand() -> Iterator[dict[str, str]]:
-    """compose/spark.yml as started by hand, on other ports."""
+    """compose/spark.yml as started by hand; Docker chooses free ports for its pages."""
     environment = {
         **os.environ,
-        "GRADWIRE_MASTER_PAGE": "18080",
-        "GRADWIRE_DRIVER_PAGE": "14040",
+        "GRADWIRE_MASTER_PAGE": "0",
+        "GRADWIRE_DRIVER_PAGE": "0",
         "COMPOSE_PROJECT_NAME": f"gradwire-spark-test-{os.getpid()}",
     }
     compose = ["docker", "compose", "-f", "compose/spark.yml"]

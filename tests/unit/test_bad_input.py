@@ -33,6 +33,7 @@ from workloads.data.sets import DATASETS
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGES = DATASETS["mnist"].files[0]
 DIGITS = "9" * 400
+NUMBERS = ",".join(map(str, range(1, 256)))
 NO_DOCKER = "unix:///nonexistent.sock"
 ANNOUNCED = ("planning the runs", "looking for an engine")
 
@@ -94,7 +95,7 @@ def one_line(stderr: str) -> str:
         (["--momentum", "1"], "momentum must be at least 0 and below 1, not 1"),
         (["--interval", "0"], "interval must be between"),
         (["--cpus", "0"], "cpus must be between"),
-        (["--repeat", "0"], "repeat must be between 1 and 1,000, not 0"),
+        (["--repeat", "0"], "--repeat must be between 1 and 999, not 0"),
         (["--link", "0mbit"], "link '0mbit': rate must be between 100kbit and 10gbit, not 0mbit"),
         (["--link", "20mbps"], "mbps is bytes a second; write mbit"),
         (["--link", "20mbit/-5ms"], "delay must be between 0 and 10s, not -5ms"),
@@ -111,16 +112,16 @@ def one_line(stderr: str) -> str:
         (["--engine", "netns", "--cpus", "1000"], "1000 CPU cores for a node are more than"),
         (
             ["--total-memory", "6gb"],
-            "total_memory '6gb': write MiB or GiB, such as 900m, 6g or 1.5g",
+            "--total-memory '6gb': write MiB or GiB, such as 900m, 6g or 1.5g; did you mean 6g?",
         ),
-        (["--total-memory", ""], "total_memory ''"),
+        (["--total-memory", ""], "--total-memory ''"),
         (["--total-memory", "900m"], "is 225m for each of 4 nodes, and a worker of launcher torch"),
         (["--engine", "netns", "--total-memory", "999999g"], "is more than this machine's"),
         (["--seed", "1,2"], "seed takes one value, not '1,2'"),
-        (["--train-size", "60001"], "train_size 60,001 is more than the 60,000 training samples"),
-        (["--batch-size", "1501"], "batch_size 1501 is larger than a worker's shard"),
+        (["--train-size", "60001"], "--train-size 60,001 is more than the 60,000 training samples"),
+        (["--batch-size", "1501"], "--batch-size 1501 is larger than a worker's shard"),
         (["--workers", "256", "--batch-size", "64"], "6000 over 256 workers is 23 samples"),
-        (["--test-size", "10001"], "test_size must be between 1 and 10,000, not 10,001"),
+        (["--test-size", "10001"], "--test-size must be between 1 and 10,000, not 10,001"),
         (
             ["--model", "vgg11", "--dataset", "mnist"],
             "it takes images of 3 x 32 x 32, not images of",
@@ -140,7 +141,7 @@ def one_line(stderr: str) -> str:
             "partition does not apply to model synthetic:4M, which learns nothing",
         ),
         (["--lr", "0.05", "--model", "synthetic:4M"], "lr does not apply to model synthetic:4M"),
-        (["--test-size", "1", "--model", "synthetic:4M"], "test_size does not apply to model"),
+        (["--test-size", "1", "--model", "synthetic:4M"], "--test-size does not apply to model"),
         (
             ["--optimizer", "adamw", "--momentum", "0.5"],
             "momentum does not apply to optimizer adam",
@@ -155,13 +156,20 @@ def one_line(stderr: str) -> str:
         (["--strategy", "single", "--link", "5mbit"], "link does not apply to strategy single"),
         (
             ["--global-batch-size", "64", "--lr-rule", "linear"],
-            "lr_rule linear does not go with global_batch_size",
+            "--lr-rule linear does not go with --global-batch-size",
         ),
         (["--prepare", "new", "--json"], "json does not go with --prepare, which trains nothing"),
-        (["--global-batch-size", "3"], "global_batch_size 3 is not enough for 4 workers"),
+        (["--global-batch-size", "3"], "--global-batch-size 3 is not enough for 4 workers"),
         (["--global-batch-size", "64", "--batch-size", "8"], "for all together: give one"),
-        (["--weight-decay", "-1"], "weight_decay must be between"),
+        (["--weight-decay", "-1"], "--weight-decay must be between"),
         (["--model", "bert-minilm", "--train-size", "2491"], "2,490 training samples of rte"),
+        (["--workers", "0", "--global-batch-size", "0"], "--workers must be between 1 and 256"),
+        (["--global-batch-size", "0"], "--global-batch-size must be between 1 and"),
+        (["--train-size", "200K"], "whole number, not '200K'; did you mean 200000?"),
+        (["--model", "synthetic:200K"], "did you mean 200k?"),
+        (["--model", f"synthetic:{DIGITS}"], "size must be a number of bytes"),
+        (["--link", "20Mbit"], "did you mean 20mbit?"),
+        (["--workers", NUMBERS, "--epochs", NUMBERS], "that makes 65,025 runs; a session has at"),
         (["--quick"], "quick is a preset's shorter variant: it goes with --preset"),
     ],
 )
@@ -261,7 +269,7 @@ def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interr
 
 def test_a_master_without_its_launcher_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     line = refusal(["--spark-master", "yarn"], capsys)
-    assert line.endswith("spark_master needs --launcher spark, not torch")
+    assert line.endswith("--spark-master needs --launcher spark, not torch")
 
 
 def test_a_master_that_does_not_answer_is_told_with_how_it_was_tried(
@@ -289,12 +297,40 @@ def test_output_that_is_a_file_or_below_one_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("precious")
     line = refusal(["--output", output], capsys)
-    assert f"output {output}: {tmp_path / 'file'} is not a folder" in line
+    assert f"--output {output}: {tmp_path / 'file'} is not a folder" in line
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_output_with_an_impossible_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "output" in refusal(["--output", "x" * 300], capsys)
+@pytest.mark.parametrize("flag", ["--output", "--data-dir", "--prepare"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("x" * 300, "is too long"),
+        ("x/" * 2500, "is too long"),
+        ("two\nlines", "has a line break or control character"),
+        ("colour\x1b[31m", "has a line break or control character"),
+        ("not UTF-8: \udcff", "has a line break or control character"),
+        ("~nobody-of-that-name/runs", "there is no such user"),
+    ],
+    ids=["name", "path", "newline", "escape", "bytes", "home"],
+)
+def test_a_folder_that_nodes_could_not_be_told_is_refused(
+    flag: str, name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        measure.main([flag, name])
+    line = one_line(capsys.readouterr().err)
+    assert flag in line
+    assert says in line
+    assert contents(Path.cwd()) == []
+
+
+def test_output_through_links_in_a_circle_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert f"{tmp_path / 'a'} is not a folder" in refusal(["--output", "a/below"], capsys)
 
 
 @pytest.fixture
@@ -318,7 +354,7 @@ def test_output_where_one_may_not_write_is_refused(output: str, public_folder: P
         line = refusal_of([*someone, *measure_command("--output", output)], public_folder)
     finally:
         locked.chmod(0o700)
-    assert line.startswith(f"measure: output {output}")
+    assert line.startswith(f"measure: --output {output}")
     assert "permission" in line.lower()
 
 

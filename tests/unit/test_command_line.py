@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.flags import as_typed
 from cluster.spec.command_line import Parser, argument
-from cluster.spec.errors import SpecError, one_of
+from cluster.spec.errors import LONGEST_LINE, SpecError, one_of
 from cluster.spec.quantities import parse_time
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -38,6 +39,20 @@ def test_output_that_nobody_reads_on_is_no_error() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [(">&-", 0, ""), ("2>&-", 0, ""), ("> /dev/full", 1, "standard output: No space left")],
+)
+def test_closed_output_is_no_error_and_a_full_disk_is_one_line(
+    redirection: str, code: int, said: str
+) -> None:
+    command = f"{sys.executable} -m workloads.groups --workers 4 --passes 1 {redirection}"
+    answer = subprocess.run(["bash", "-c", command], cwd=PROJECT, capture_output=True, text=True)
+    assert answer.returncode == code
+    assert said in answer.stderr
+    assert len(answer.stderr.splitlines()) == bool(said)
+
+
 def test_a_misspelt_flag_or_choice_is_told_what_was_probably_meant(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -65,3 +80,24 @@ def test_a_refused_argument_is_told_in_the_words_of_its_parser(
     with pytest.raises(SystemExit, match="2"):
         parser.parse_args(["--compute", "5"])
     assert "time '5' must end in us, ms, s" in capsys.readouterr().err
+
+
+def test_whatever_was_given_a_refusal_is_one_line_of_bounded_length() -> None:
+    refusal = str(SpecError("name 'a\nb\x1b[31m\udcff' " + "9" * 10_000 + " is no name"))
+    assert refusal.isprintable()
+    assert len(refusal) <= LONGEST_LINE
+    assert refusal.startswith("name 'a\\nb\\x1b")
+    assert refusal.endswith("is no name")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "typed"),
+    [
+        ("total_memory 6g is 900m for each", "--total-memory 6g is 900m for each"),
+        ("lr_rule sqrt: give batch_size", "--lr-rule sqrt: give --batch-size"),
+        ("workers must be 'batch_size'", "--workers must be 'batch_size'"),
+        ("that makes 4 workers", "that makes 4 workers"),
+    ],
+)
+def test_options_are_told_as_they_are_typed(refusal: str, typed: str) -> None:
+    assert as_typed(refusal) == typed

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from cluster import output
+from cluster.engine import EngineError
 from cluster.observe import progress
 from cluster.observe.progress import say_if_slow
 
 
 def test_a_report_that_cannot_be_written_says_why(tmp_path: Path) -> None:
-    answer = output.write_report(tmp_path)
-    assert "could not be written: " in answer
-    assert f"no runs in {tmp_path}" in answer
-    assert f"python3 -m analysis.network_report {tmp_path}" in answer
-    assert "\n" not in answer
+    with pytest.raises(EngineError) as failed:
+        output.write_report(tmp_path)
+    assert f"no runs in {tmp_path}" in str(failed.value)
+    assert f"python3 -m analysis.network_report {tmp_path}" in str(failed.value)
+    assert "\n" not in str(failed.value)
 
 
 def test_only_what_is_slow_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,17 @@
 
 import pytest
 
-from cluster.spec.quantities import parse_memory, parse_size, parse_time, write_memory
+from cluster.spec.quantities import (
+    MEMORY,
+    RATES,
+    SIZES,
+    TIMES,
+    meant,
+    parse_memory,
+    parse_size,
+    parse_time,
+    write_memory,
+)
 
 GIB, MIB = 2**30, 2**20
 
@@ -57,3 +67,26 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("1.5s", 1.5), ("250us", 0.00025)])
 def test_a_time_is_in_seconds(text: str, seconds: float) -> None:
     assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "right"),
+    [
+        ("200K", SIZES, "200k"),
+        ("1m", SIZES, "1M"),
+        ("4.50MB", SIZES, "4.5M"),
+        ("2GiB", MEMORY, "2g"),
+        ("20Mbit/s", RATES, "20mbit"),
+        ("5msec", TIMES, "5ms"),
+        ("200K", None, "200000"),
+    ],
+)
+def test_a_unit_in_another_spelling_is_told_the_right_one(
+    text: str, units: dict[str, int] | None, right: str
+) -> None:
+    assert meant(text, units) == f"; did you mean {right}?"
+
+
+@pytest.mark.parametrize("text", ["", "5", "K", "-5K", "5min", "5K5", "9" * 400 + "K"])
+def test_nothing_is_guessed_where_no_unit_is_near(text: str) -> None:
+    assert meant(text, TIMES) == ""

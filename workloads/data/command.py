@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.spec.command_line import Parser
+from cluster.spec.command_line import Parser, argument, parse_path
 from workloads.data.dataset import DataError, count_missing, to_stderr
 from workloads.data.fetch import fetch
 from workloads.data.folders import default_data_dir, find_complete, locate
@@ -35,7 +35,7 @@ def _parser() -> Parser:
     for command in (fetching, status):
         command.add_argument(
             "--data-dir",
-            type=Path,
+            type=argument(parse_path),
             default=default_data_dir(),
             metavar="DIR",
             help="default: %(default)s",
@@ -62,7 +62,7 @@ def status_table(root: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    root = options.data_dir.expanduser().absolute()
+    root = options.data_dir.absolute()
     try:
         if options.command == "status":
             print(status_table(root))
@@ -76,6 +76,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         to_stderr(str(error))
         return 2
-    except KeyboardInterrupt:
-        return 130
     return 0

@@ -93,7 +93,8 @@ class RunFolder:
         return self
 
     def read_experiment(self) -> Experiment:
-        return Experiment.from_json(json.loads(self.spec.read_text()))
+        """SpecError for what is no spec."""
+        return Experiment.parse(self.spec.read_bytes())
 
     def read_summary(self) -> Summary:
         return _read(self.summary, Summary, schema1.upgrade_summary)
