@@ -33,10 +33,7 @@ def by_phase(log: NodeLog) -> dict[str, Counters]:
 
 def retransmitted(log: NodeLog, phase: str) -> int | None:
     """Bytes that one node's TCP sent again in a phase; None where the node did not count them."""
-    sums = [
-        (start.retransmitted_bytes, end.retransmitted_bytes) for start, end in log.phase_intervals
-    ]
-    if any(None in readings for readings in sums):
+    if any(event.retransmitted_bytes is None for span in log.phase_intervals for event in span):
         return None
     return sum(
         (end.retransmitted_bytes or 0) - (start.retransmitted_bytes or 0)

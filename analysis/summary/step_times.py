@@ -13,7 +13,7 @@ mean), and the median is taken of that. Where all steps are alike the period is 
 median is the plain one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -29,6 +29,12 @@ Steps = Sequence[Step]
 
 WARM_UP = 1
 """Steps at the beginning that no median counts."""
+MEDIANS = {
+    "step_median_s": "step_s",
+    "compute_median_s": "compute_s",
+    "exposed_communication_median_s": "exchange_s",
+}
+"""Key of a summary -> what of a step it is the median of."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +53,13 @@ def by_node(experiment: Experiment, steps: Sequence[Steps]) -> list[NodeSeconds]
     found = []
     for rank in range(experiment.nodes):
         is_worker = rank < experiment.workers
-        after_warmup = steps[rank][WARM_UP:] if is_worker else ()
         waits_then = waited[rank][WARM_UP:] if is_worker else ()
         found.append(
             NodeSeconds(
                 node=node_name(rank),
                 rank=rank,
                 role="worker" if is_worker else "server",
-                step_median_s=periodic_median(period, [s.step_s for s in after_warmup]),
-                compute_median_s=periodic_median(period, [s.compute_s for s in after_warmup]),
-                exposed_communication_median_s=periodic_median(
-                    period, [s.exchange_s for s in after_warmup]
-                ),
+                **medians(experiment, [steps[rank]] if is_worker else []),
                 waiting_median_s=periodic_median(period, [wait.seconds for wait in waits_then]),
                 waits_mostly_for=_mostly_for(waits_then),
             )
@@ -66,12 +67,13 @@ def by_node(experiment: Experiment, steps: Sequence[Steps]) -> list[NodeSeconds]
     return found
 
 
-def median_of_all(
-    experiment: Experiment, steps: Sequence[Steps], value: Callable[[Step], float | None]
-) -> float | None:
-    """The median over all workers' steps, averaged over a period worker by worker."""
-    period = steps_of_a_period(experiment)
-    return periodic_median(period, *([value(step) for step in each[WARM_UP:]] for each in steps))
+def medians(experiment: Experiment, steps: Sequence[Steps]) -> dict[str, float | None]:
+    """Over these workers' steps, averaged over a period worker by worker."""
+    period, counted = steps_of_a_period(experiment), [each[WARM_UP:] for each in steps]
+    return {
+        key: periodic_median(period, *([getattr(step, name) for step in each] for each in counted))
+        for key, name in MEDIANS.items()
+    }
 
 
 def periodic_median(period: int, *by_worker: Iterable[float | None]) -> float | None:

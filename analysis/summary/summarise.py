@@ -5,7 +5,7 @@ python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (comma
 
 from analysis.summary import control_traffic, counters, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
-from analysis.summary.step_times import by_node, median_of_all, rounds_of
+from analysis.summary.step_times import by_node, medians, rounds_of
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import RunFolder, node_name
@@ -87,17 +87,12 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
 
 def _seconds(run: RecordedRun) -> Seconds:
     times = [event.t for log in run.logs for event in log.events]
-    experiment, steps = run.experiment, run.steps
     return Seconds(
         total_s=round(max(times) - min(times), 4) if times else None,
         train_s=round(sum(run.logs[0].seconds("train")), 4),
-        step_median_s=median_of_all(experiment, steps, lambda step: step.step_s),
-        compute_median_s=median_of_all(experiment, steps, lambda step: step.compute_s),
-        exposed_communication_median_s=median_of_all(
-            experiment, steps, lambda step: step.exchange_s
-        ),
+        **medians(run.experiment, run.steps),
         communication_bound_s=_communication_bound_s(run),
-        by_node=by_node(experiment, steps),
+        by_node=by_node(run.experiment, run.steps),
     )
 
 
