@@ -104,9 +104,8 @@ def _sweep(model: Fitted, clusters: Sequence[Cluster], by: str, values: Sequence
     full = [name for name in named if STRATEGIES[name].averages_everything]
 
     def at(name: str, value: float) -> Cluster:
-        if by == "workers":
-            return dataclasses.replace(named[name], workers=int(value))
-        return dataclasses.replace(named[name], rate_mbit=value)
+        changed = {"workers": int(value)} if by == "workers" else {"rate_mbit": value}
+        return dataclasses.replace(named[name], **changed)
 
     @functools.cache
     def step_s(name: str, value: float) -> float:

@@ -14,7 +14,9 @@ Matrix = list[list[float]]
 
 def matrix(strategy: str, setting: Setting, rounds: int = 1) -> Matrix:
     """Mean over rounds 0 to rounds-1, by rank; a server is the last."""
-    repeats = _period(setting) or rounds
+    passes = setting.passes
+    repeats = period(setting.workers, passes, setting.resolved_schedule) if passes else 1
+    repeats = repeats or rounds  # random groups never repeat
     counted: dict[tuple[Amount, int], Counter[tuple[int, int]]] = {}
     for index in range(min(rounds, repeats)):
         times = (rounds - 1 - index) // repeats + 1
@@ -28,10 +30,3 @@ def matrix(strategy: str, setting: Setting, rounds: int = 1) -> Matrix:
         for (source, destination), count in counts.items():
             found[source][destination] += mean * count
     return found
-
-
-def _period(setting: Setting) -> int | None:
-    """Rounds after which the messages repeat; None if they never do."""
-    if setting.passes is None:
-        return 1
-    return period(setting.workers, setting.passes, setting.resolved_schedule)
