@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from analysis.tables.configurations import Configuration, find_configurations, named
+from analysis.tables.configurations import Configuration, find_configurations, grouped, named
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
+from cluster.spec.documents.environment import Environment
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,21 @@ class Report:
     @cached_property
     def tasks(self) -> dict[str, list[Configuration]]:
         """Configurations with an accuracy, by what they learn."""
-        found: dict[str, list[Configuration]] = {}
-        for configuration in self.configurations:
-            if self.runs.table.loc[list(configuration.numbers), "accuracy"].notna().any():
-                found.setdefault(configuration.task, []).append(configuration)
+        scored = [config for config in self.configurations if config.mean("accuracy") is not None]
+        tasks = grouped(scored, lambda config: config.task)
         sizes = several_sizes(self.runs.table)
-        return {task: named(members, with_workers=sizes) for task, members in found.items()}
+        return {task: named(members, with_workers=sizes) for task, members in tasks.items()}
+
+    @cached_property
+    def environments(self) -> dict[str, Environment]:
+        """By session: of its first run whose environment can be read."""
+        found: dict[str, Environment] = {}
+        for number, folder in self.runs.folders.items():
+            session = str(self.runs.table.loc[number, "session"])
+            if session not in found:
+                with contextlib.suppress(OSError, ValueError, RecursionError):  # missing or damaged
+                    found[session] = folder.read_environment()
+        return found
 
     @cached_property
     def run_names(self) -> dict[int, str]:

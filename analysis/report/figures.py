@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from markupsafe import Markup, escape
 
 from analysis.report.page import Chart, Layout, Row, Trace
+from analysis.tables.configurations import grouped
 from cluster.observe.units import MINUTES_FROM_S, seconds_text
 from cluster.spec.strategies import STRATEGIES, facts_of
 
@@ -54,6 +55,10 @@ def faint(strategy: str, share: float = 0.18) -> str:
 def present(strategies: Iterable[str]) -> dict[str, str]:
     """Colours of those strategies, in the order of the table of strategies."""
     return {name: colour(name) for name in sorted(set(strategies), key=[*STRATEGIES].index)}
+
+
+def by_strategy(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    return grouped(rows, lambda row: str(row["strategy"]))
 
 
 def hover(template: str, *texts: str) -> Markup:
@@ -109,34 +114,31 @@ def bar_chart(
 ) -> Chart:
     """A bar per row in its strategy's colour, the first on top."""
     upwards = rows[::-1]
-    traces: list[Trace] = []
-    for strategy in dict.fromkeys(str(row["strategy"]) for row in upwards):
-        members = [row for row in upwards if row["strategy"] == strategy]
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "x": scale(row[value] for row in members),
-                "y": [row["configuration"] for row in members],
-                "customdata": [text(row[value]) for row in members],
-                "name": strategy,
-                "legendgroup": strategy,
-                "marker": {"color": colour(strategy)},
-                "hovertemplate": hover("%{y}: %{customdata}"),
-            }
-        )
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "x": scale(row[value] for row in members),
+            "y": [row["configuration"] for row in members],
+            "customdata": [text(row[value]) for row in members],
+            "name": strategy,
+            "legendgroup": strategy,
+            "marker": {"color": colour(strategy)},
+            "hovertemplate": hover("%{y}: %{customdata}"),
+        }
+        for strategy, members in by_strategy(upwards).items()
+    ]
     names = [row["configuration"] for row in upwards]
-    return Chart(name, title, traces, bars_layout(names, scale))
+    return chart_of_bars(name, title, traces, names, scale)
 
 
-def bars_layout(upwards: Sequence[str], scale: Scale) -> Layout:
-    return {
-        "height": 115 + 25 * len(upwards),
-        "bargap": 0.3,
-        "showlegend": False,
-        "xaxis": scale.axis,
-        "yaxis": {"categoryorder": "array", "categoryarray": list(upwards)},
-    }
+def chart_of_bars(
+    name: str, title: str, traces: list[Trace], upwards: Sequence[str], scale: Scale, **more: Any
+) -> Chart:
+    """Horizontal ones, in this order from the bottom."""
+    order = {"categoryorder": "array", "categoryarray": list(upwards)}
+    more |= {"bargap": 0.3, "showlegend": False}
+    return Chart(traces, 115 + 25 * len(upwards), scale.axis, order, more, name, title)
 
 
 def points(
@@ -147,23 +149,20 @@ def points(
     size: int = 9,
 ) -> list[Trace]:
     """A marker per row, by strategy; `label` names it, `tips` is the rest of its hover text."""
-    traces = []
-    for strategy in dict.fromkeys(str(row["strategy"]) for row in rows):
-        members = [row for row in rows if row["strategy"] == strategy]
-        traces.append(
-            {
-                "x": x(members),
-                "y": y(members),
-                "text": [row["label"] for row in members],
-                "customdata": [tips(row) for row in members],
-                "mode": "markers",
-                "name": strategy,
-                "legendgroup": strategy,
-                "marker": {"color": colour(strategy), "size": size},
-                "hovertemplate": hover("<b>%{text}</b><br>%{customdata}"),
-            }
-        )
-    return traces
+    return [
+        {
+            "x": x(members),
+            "y": y(members),
+            "text": [row["label"] for row in members],
+            "customdata": [tips(row) for row in members],
+            "mode": "markers",
+            "name": strategy,
+            "legendgroup": strategy,
+            "marker": {"color": colour(strategy), "size": size},
+            "hovertemplate": hover("<b>%{text}</b><br>%{customdata}"),
+        }
+        for strategy, members in by_strategy(rows).items()
+    ]
 
 
 def reference_line(x: Sequence[float], y: Sequence[float], name: str) -> Trace:

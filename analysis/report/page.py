@@ -51,12 +51,23 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Chart:
+    """Name and title are empty in a Choice, which has its own."""
+
     macro: ClassVar = "chart"
-    name: str
-    """In the page's address, and of the file it is saved as."""
-    title: str
     data: list[Trace]
-    layout: Layout
+    height: int
+    x: Layout
+    y: Layout
+    """The axes."""
+    more: Layout = field(default_factory=dict)
+    """The rest of the layout."""
+    name: str = ""
+    """In the page's address, and of the file it is saved as."""
+    title: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        return {"height": self.height, "xaxis": self.x, "yaxis": self.y, **self.more}
 
     @property
     def content(self) -> Any:

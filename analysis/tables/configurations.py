@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -20,20 +21,49 @@ SAME = (
     *(option for option in OPTIONS if option != "seed"),
 )
 STANDARD_ERRORS = 2
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configuration:
     label: str
-    strategy: str
-    numbers: tuple[int, ...]
-    """Its runs, by number."""
-    row: pd.Series[Any]
-    """The first of them: all options but the seed are those of the others."""
+    runs: pd.DataFrame
+    """Its rows of the table of runs."""
+
+    @cached_property
+    def row(self) -> pd.Series[Any]:
+        """The first run's: all options but the seed are those of the others."""
+        return self.runs.iloc[0]
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int(number) for number in self.runs.index)
+
+    @cached_property
+    def strategy(self) -> str:
+        return str(self.row["strategy"])
+
+    @cached_property
+    def workers(self) -> int:
+        return int(self.row["workers"])
+
+    def values(self, options: Sequence[str]) -> tuple[str, ...]:
+        return tuple(str(self.row[option]) for option in options)
+
+    def mean(self, column: str) -> float | None:
+        """Over its runs, of those that know it."""
+        return mean_of(self.runs[column])
 
     def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """What a frame of Runs holds of its runs."""
         return frame[frame["number"].isin(self.numbers)]
+
+    @property
+    def is_chance_level(self) -> bool:
+        """Of its mean accuracy."""
+        accuracy = self.mean("accuracy")
+        return accuracy is not None and is_chance_level(self.row, accuracy)
 
     @property
     def task(self) -> str:
@@ -50,18 +80,8 @@ def find_configurations(runs: Runs) -> list[Configuration]:
     whole task.
     """
     groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
-    found = [
-        Configuration(
-            "",
-            str(members.iloc[0]["strategy"]),
-            tuple(int(number) for number in members.index),
-            members.iloc[0],
-        )
-        for _, members in groups
-    ]
-    tasks: dict[str, list[Configuration]] = {}
-    for configuration in found:
-        tasks.setdefault(configuration.task, []).append(configuration)
+    found = [Configuration("", members) for _, members in groups]
+    tasks = grouped(found, lambda configuration: configuration.task)
     models = [str(members[0].row["model"]) for members in tasks.values()]
     names = {}
     sizes = several_sizes(runs.table)
@@ -90,9 +110,12 @@ def named(
     ]
 
 
-def mean(runs: Runs, configuration: Configuration, column: str) -> float | None:
-    """Over its runs, of those that know it."""
-    return mean_of(runs.table.loc[list(configuration.numbers), column])
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """In the order of their first."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def mean_of(values: pd.Series[Any]) -> float | None:

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from analysis.report.time.bottleneck_cases import (
-    Case,
-    Comparison,
-    Node,
-    Study,
-    as_table,
-    find_studies,
-)
+from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study, find_studies
 from analysis.report.time.bottleneck_findings import case_name, describe, extremes, times
+from analysis.report.time.bottlenecks import as_table
 from analysis.tables.load import load_runs
 from analysis.theory.critical_path import place_text
 from cluster.spec.documents.run_folder import RunFolder, write_json
@@ -28,14 +22,15 @@ ALL_REDUCE = {"strategy": "allreduce", "workers": 3}
 
 def node(rank: int, step_s: float, usual_s: float | None = 1.0, **values: Any) -> Node:
     given: dict[str, Any] = {
-        "compute_s": 0.1,
-        "exchange_s": step_s - 0.1,
-        "waiting_s": 0.0,
+        "compute_median_s": 0.1,
+        "exposed_communication_median_s": step_s - 0.1,
+        "waiting_median_s": 0.0,
         "waits_mostly_for": None,
         "is_slow": False,
         **values,
     }
-    return Node(rank, step_s, slow_down=usual_s and step_s / usual_s, **given)
+    slow_down = usual_s and step_s / usual_s
+    return Node(rank=rank, step_median_s=step_s, slow_down=slow_down, **given)
 
 
 def case(*nodes: Node, bottleneck: str | None = None, straggler: str | None = None) -> Case:
@@ -131,10 +126,10 @@ def test_without_a_case_to_compare_with_only_times_are_given() -> None:
 def test_a_node_waits_for_the_one_that_arrived_last() -> None:
     """The slow node's partners come first; short waiting is not mentioned."""
     words = said(
-        node(0, 5, waiting_s=4.0, waits_mostly_for=1),
-        node(1, 5, waiting_s=2.0, waits_mostly_for=2),
-        node(2, 5, waiting_s=0.1, waits_mostly_for=3, is_slow=True),
-        node(3, 5, waiting_s=2.1, waits_mostly_for=2),
+        node(0, 5, waiting_median_s=4.0, waits_mostly_for=1),
+        node(1, 5, waiting_median_s=2.0, waits_mostly_for=2),
+        node(2, 5, waiting_median_s=0.1, waits_mostly_for=3, is_slow=True),
+        node(3, 5, waiting_median_s=2.1, waits_mostly_for=2),
         bottleneck="2:20mbit",
     )
     assert re.search(r"nodes 1 and 3 .* for node 2 and node 0 for node 1, 40 to 80 %", words)
@@ -142,7 +137,7 @@ def test_a_node_waits_for_the_one_that_arrived_last() -> None:
 
 def test_a_chain_of_waiting_begins_at_the_slow_node() -> None:
     def waiting(rank: int, whom: int) -> Node:
-        return node(rank, 5, waiting_s=2.5, waits_mostly_for=whom)
+        return node(rank, 5, waiting_median_s=2.5, waits_mostly_for=whom)
 
     words = said(
         *(waiting(0, 2), waiting(1, 0), waiting(2, 3), node(3, 5, is_slow=True)),
@@ -153,15 +148,19 @@ def test_a_chain_of_waiting_begins_at_the_slow_node() -> None:
 
 def test_a_stragglers_computing_time_is_given_beside_the_others() -> None:
     words = said(
-        node(0, 2, compute_s=0.05, waiting_s=1.0, waits_mostly_for=1),
-        node(1, 2, compute_s=1.5, is_slow=True),
+        node(0, 2, compute_median_s=0.05, waiting_median_s=1.0, waits_mostly_for=1),
+        node(1, 2, compute_median_s=1.5, is_slow=True),
         straggler="1:0.1",
     )
     assert re.search(r"^Node 1 with 0\.1 cores .* node 1 computes 1\.50 s .* 50\.0 ms", words)
 
 
 def test_where_computing_and_waiting_are_unknown_they_are_not_mentioned() -> None:
-    hidden = {"compute_s": None, "exchange_s": None, "waiting_s": None}
+    hidden = {
+        "compute_median_s": None,
+        "exposed_communication_median_s": None,
+        "waiting_median_s": None,
+    }
     words = said(node(0, 3, **hidden), node(1, 3, **hidden, is_slow=True), straggler="1:0.1")
     assert "3.0 x" in words
     assert ";" not in words

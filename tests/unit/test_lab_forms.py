@@ -77,7 +77,8 @@ def test_times_are_of_the_second_epoch_and_seeds_are_averaged() -> None:
     runs = table(single(32, 8.0), single(32, 12.0), single(128, 6.0), together(32, 5.0))
     (sheet,) = filled_sheets(runs, LAB)
     times = sheet.tables[0]
-    assert times.heads[:2] == ("batch size 32: time (s)", "batch size 32: speed-up")
+    heads = [column.heading for column in times.columns]
+    assert heads[:2] == ["batch size 32: time (s)", "batch size 32: speed-up"]
     assert [label for label, _ in times.rows] == ["1 worker", "2 workers"]
     assert times.rows[0][1] == pytest.approx((10, 0.5 * (10 / 8 + 10 / 12), 6, 1))
     assert times.rows[1][1] == (5.0, 2.0, None, None)

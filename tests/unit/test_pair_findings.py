@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from analysis.report.traffic.matrix import RunMatrices, findings
 
 RING = RunMatrices(
     label="ring",
-    measured=[[0, 1010, 4], [0, 0, 1000], [1030, 0, 0]],
-    predicted=[[0, 1000, 0], [0, 0, 1000], [1000, 0, 0]],
+    measured=np.array([[0, 1010, 4], [0, 0, 1000], [1030, 0, 0]], float),
+    predicted=np.array([[0, 1000, 0], [0, 0, 1000], [1000, 0, 0]], float),
     counted=3044,
     differ=12,
     payload=3050,
@@ -17,8 +19,8 @@ RING = RunMatrices(
 )
 STAR = RunMatrices(
     label="star",
-    measured=[[0, 2000], [1920, 0]],
-    predicted=[[0, 2000], [2000, 0]],
+    measured=np.array([[0, 2000], [1920, 0]], float),
+    predicted=np.array([[0, 2000], [2000, 0]], float),
     counted=3920,
     differ=3,
     payload=3920,
@@ -42,7 +44,8 @@ def test_less_is_as_far_from_theory_as_more() -> None:
 
 
 def test_a_large_difference_is_not_called_agreement() -> None:
-    first, *_ = findings([RunMatrices("odd", [[0, 3], [2, 0]], [[0, 2], [2, 0]], 5, 0, 5, 0)])
+    measured, predicted = np.array([[0.0, 3.0], [2.0, 0.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])
+    first, *_ = findings([RunMatrices("odd", measured, predicted, 5, 0, 5, 0)])
     assert first.startswith("Not all pairs agree")
     assert "node0 to node1 of odd, 1.500 times" in first
 
@@ -57,6 +60,7 @@ def test_counts_read_during_control_traffic_are_reported_apart() -> None:
 
 
 def test_closed_connections_are_reported_as_missing() -> None:
-    lost = RunMatrices("cut", [[0, 2], [2, 0]], [[0, 2], [2, 0]], 4, 0, 9, 1, closed=3)
+    both_ways = np.array([[0.0, 2.0], [2.0, 0.0]])
+    lost = RunMatrices("cut", both_ways, both_ways, 4, 0, 9, 1, closed=3)
     assert "missing: 3 of cut" in findings([RING, lost])[-1]
     assert not [text for text in findings([RING]) if "missing" in text]

@@ -18,7 +18,7 @@ from analysis.report.time import steps
 from analysis.report.time.scaling import find_series
 from analysis.report.traffic.bandwidth import bandwidth
 from analysis.report.traffic.over_time import BINS, read_rates
-from analysis.tables.configurations import find_configurations, mean
+from analysis.tables.configurations import find_configurations
 from analysis.tables.load import Runs, load_runs
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 
@@ -72,9 +72,7 @@ def test_a_target_is_reached_at_the_first_epoch_that_has_it(recorded: Runs) -> N
 
 
 def test_half_of_the_configurations_reach_the_usual_target(recorded: Runs) -> None:
-    learned = [
-        config for config in find_configurations(recorded) if mean(recorded, config, "accuracy")
-    ]
+    learned = [config for config in find_configurations(recorded) if config.mean("accuracy")]
     target = usual_target(recorded, learned)
     assert target is not None
     there = [

@@ -9,7 +9,7 @@ from analysis.report import figures
 from analysis.report.accuracy import curves
 from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
-from analysis.tables.configurations import Configuration, is_chance_level, mean
+from analysis.tables.configurations import Configuration
 from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
@@ -35,9 +35,7 @@ def section(report: Report) -> Section | None:
         counted = [(config, points) for config, points in drawn if not isnan(points[-1].sent_bytes)]
         if counted:
             body.append(_chart(figures.numbered("accuracy-against-bytes", place), counted))
-        if report.target is None and all(
-            _at_chance_level(report, config) for config in configurations
-        ):
+        if report.target is None and all(config.is_chance_level for config in configurations):
             continue  # a target at chance level says nothing
         blocks, rows = _costs(report, task, [config for config, _ in drawn])
         body += blocks
@@ -48,11 +46,6 @@ def section(report: Report) -> Section | None:
     tables = {"target": pd.DataFrame(costs).drop(columns="share", errors="ignore")}
     note = NOTE.format(scored_on=scored_on(report.runs.table))
     return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": points})
-
-
-def _at_chance_level(report: Report, configuration: Configuration) -> bool:
-    accuracy = mean(report.runs, configuration, "accuracy")
-    return accuracy is not None and is_chance_level(configuration.row, accuracy)
 
 
 Drawn = Sequence[tuple[Configuration, list[curves.Point]]]
@@ -69,8 +62,8 @@ def _chart(name: str, drawn: Drawn) -> Chart:
             traces.append(_band(config, points, x, y))
         traces.append(looks[config.label] | _line(config, points, sent, x, y))
     height = 430 + figures.legend_height(len(drawn))
-    layout = {"height": height, "xaxis": x.axis, "yaxis": y.axis}
-    return Chart(name, "Accuracy against bytes sent in training", traces, layout)
+    title = "Accuracy against bytes sent in training"
+    return Chart(traces, height, x.axis, y.axis, name=name, title=title)
 
 
 def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:

@@ -37,19 +37,20 @@ def section(report: Report) -> Section | None:
         }
         for config in shown
     ]
-    layout = {
-        "height": 340 + figures.legend_height(len(shown)),
-        "xaxis": figures.whole_axis(
-            "epoch", max(int(points.index.max()) for points in series.values())
-        ),
-        "yaxis": figures.axis("consensus distance", rangemode="tozero"),
-        "showlegend": True,
-    }
+    last = max(int(points.index.max()) for points in series.values())
+    chart = Chart(
+        traces,
+        340 + figures.legend_height(len(shown)),
+        figures.whole_axis("epoch", last),
+        figures.axis("consensus distance", rangemode="tozero"),
+        {"showlegend": True},
+        name="consensus-distance",
+        title="Consensus distance by epoch",
+    )
     rows = [
         {"configuration": label, "epoch": int(str(epoch)), "consensus_distance": float(value)}
         for label, points in series.items()
         for epoch, value in points.items()
     ]
-    chart = Chart("consensus-distance", "Consensus distance by epoch", traces, layout)
     tables = {"consensus": pd.DataFrame(rows)}
     return Section("consensus", "Consensus distance", [chart], NOTE, tables)

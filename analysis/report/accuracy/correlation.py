@@ -15,9 +15,9 @@ from statistics import NormalDist
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.figures import bytes_scale, numbered, points, share_scale
+from analysis.report.figures import by_strategy, bytes_scale, numbered, points, share_scale
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table
-from analysis.tables.configurations import Configuration, mean
+from analysis.tables.configurations import Configuration
 from cluster.observe.units import bytes_text, percent_text
 
 FEWEST = 5
@@ -119,7 +119,7 @@ def section(report: Report) -> Section | None:
     body: list[Block] = []
     every: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
-        ends = _ends(report, configurations)
+        ends = _ends(configurations)
         if len(ends) < 2:
             continue
         if len(report.tasks) > 1:
@@ -137,12 +137,11 @@ def section(report: Report) -> Section | None:
     return Section("correlation", title, body, NOTE, {"correlation": frame})
 
 
-def _ends(report: Report, configurations: Sequence[Configuration]) -> list[Row]:
+def _ends(configurations: Sequence[Configuration]) -> list[Row]:
     """Bytes and accuracy of each configuration; without those that sent nothing."""
     found: list[Row] = []
     for configuration in configurations:
-        sent = mean(report.runs, configuration, "train_sent_bytes")
-        accuracy = mean(report.runs, configuration, "accuracy")
+        sent, accuracy = (configuration.mean(name) for name in ("train_sent_bytes", "accuracy"))
         if sent and accuracy is not None:
             names = {"label": configuration.label, "strategy": configuration.strategy}
             found.append({**names, "sent": sent, "accuracy": accuracy})
@@ -151,8 +150,7 @@ def _ends(report: Report, configurations: Sequence[Configuration]) -> list[Row]:
 
 def _rows(task: str, ends: list[Row]) -> list[Row]:
     among = {"all strategies": ends}
-    for strategy in dict.fromkeys(end["strategy"] for end in ends):
-        among[f"{strategy} only"] = [end for end in ends if end["strategy"] == strategy]
+    among |= {f"{strategy} only": members for strategy, members in by_strategy(ends).items()}
     rows = []
     for name, members in among.items():
         found = correlate([end["sent"] for end in members], [end["accuracy"] for end in members])
@@ -187,5 +185,5 @@ def _chart(name: str, ends: list[Row]) -> Chart:
         lambda end: f"{percent_text(end['accuracy'])} for {bytes_text(end['sent'], 4)}",
         size=11,
     )
-    layout = {"height": 400, "xaxis": x.axis, "yaxis": y.axis}
-    return Chart(name, "Traffic and accuracy of each configuration", traces, layout)
+    title = "Traffic and accuracy of each configuration"
+    return Chart(traces, 400, x.axis, y.axis, name=name, title=title)

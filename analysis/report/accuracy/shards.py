@@ -5,11 +5,12 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.figures import PALETTE, axis, hover
 from analysis.report.page import Block, Chart, Choice, Column, Row, Section, Table
-from analysis.tables.configurations import Configuration, mean
+from analysis.tables.configurations import Configuration
 from cluster.observe.units import percents
 
 MOST_WORKERS = 32
 """More bars could not be told apart."""
+MEANS = ("label_skew", "accuracy", "consensus_distance")
 LABEL_COLOURS = PALETTE[:10]
 COLUMNS = [
     Column("configuration", "configuration", style="left"),
@@ -35,7 +36,7 @@ def section(report: Report) -> Section | None:
         pd.isna(config.row["partition"]) or config.row["partition"] == "iid" for config in known
     ):
         return None
-    known.sort(key=lambda config: -(mean(report.runs, config, "label_skew") or 0))
+    known.sort(key=lambda config: -(config.mean("label_skew") or 0))
     rows = [_row(report, config) for config in known]
     charts = {
         config.label: _chart(_counts(report, config))
@@ -75,32 +76,22 @@ def _row(report: Report, configuration: Configuration) -> Row:
         "fewest_labels": int(labels.min()),
         "smallest": int(samples.min()),
         "largest": int(samples.max()),
-        **{
-            name: mean(report.runs, configuration, name)
-            for name in ("label_skew", "accuracy", "consensus_distance")
-        },
+        **{name: configuration.mean(name) for name in MEANS},
     }
 
 
 def _chart(counts: pd.DataFrame) -> Chart:
     names = [f"node{rank}" for rank in sorted(counts["rank"].unique())]
-    traces = []
-    for label, members in counts.groupby("label"):
-        name = f"label {label}"
-        traces.append(
-            {
-                "type": "bar",
-                "x": names,
-                "y": [int(count) for count in members.sort_values("rank")["count"]],
-                "name": name,
-                "marker": {"color": LABEL_COLOURS[int(str(label)) % len(LABEL_COLOURS)]},
-                "hovertemplate": hover("%{x}: %{y:,} of {}", name),
-            }
-        )
-    layout = {
-        "height": 380,
-        "barmode": "stack",
-        "xaxis": axis("worker", type="category", showgrid=False),
-        "yaxis": axis("training samples"),
-    }
-    return Chart("", "", traces, layout)
+    traces = [
+        {
+            "type": "bar",
+            "x": names,
+            "y": [int(count) for count in members.sort_values("rank")["count"]],
+            "name": f"label {label}",
+            "marker": {"color": LABEL_COLOURS[int(str(label)) % len(LABEL_COLOURS)]},
+            "hovertemplate": hover("%{x}: %{y:,} of {}", f"label {label}"),
+        }
+        for label, members in counts.groupby("label")
+    ]
+    x, y = axis("worker", type="category", showgrid=False), axis("training samples")
+    return Chart(traces, 380, x, y, {"barmode": "stack"})

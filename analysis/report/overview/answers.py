@@ -14,7 +14,7 @@ from analysis.predict.fitted import load
 from analysis.report.accuracy.curves import reached, target_text, usual_target
 from analysis.report.context import Report
 from analysis.report.overview.trust import AGREES, compared, is_measured
-from analysis.tables.configurations import Configuration, is_chance_level, named
+from analysis.tables.configurations import Configuration, grouped, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
@@ -40,7 +40,7 @@ def answers(report: Report) -> list[Answer]:
     found = []
     for task, configurations in report.tasks.items():
         where = f"{task}: " if len(report.tasks) > 1 else ""
-        about = [*_accuracy(report.runs, configurations), *_bytes(report, configurations)]
+        about = [_accuracy(configurations), *_bytes(report, configurations)]
         found += [Answer(where + answer.question, answer.text) for answer in about]
     return [*found, *_speed(report), *_advice(report), *_trust(report.runs)]
 
@@ -62,19 +62,16 @@ class Measured:
     def seeds(self) -> int:
         return len(self.configuration.numbers)
 
-    @property
-    def is_chance_level(self) -> bool:
-        return is_chance_level(self.configuration.row, self.mean)
 
-
-def _measured(runs: Runs, configurations: Sequence[Configuration], column: str) -> list[Measured]:
+def _measured(configurations: Sequence[Configuration], column: str) -> list[Measured]:
+    """In ascending order."""
     found = []
     for configuration in configurations:
-        values = runs.table.loc[list(configuration.numbers), column].dropna().astype(float)
+        values = configuration.runs[column].dropna().astype(float)
         if not values.empty:
             numbers = float(values.mean()), float(values.min()), float(values.max())
             found.append(Measured(configuration, *numbers))
-    return found
+    return sorted(found, key=lambda measured: measured.mean)
 
 
 def _listed(names: Sequence[str], most: int | None = None) -> str:
@@ -103,26 +100,31 @@ def _overlap(best: Measured, others: Sequence[Measured], ties: Sequence[Measured
     return f" Its range over seeds overlaps with {_listed(near, MOST_NAMES)}." if near else ""
 
 
-def _accuracy(runs: Runs, configurations: Sequence[Configuration]) -> list[Answer]:
-    found = sorted(_measured(runs, configurations, "accuracy"), key=lambda got: -got.mean)
+def _most_accurate(configurations: Sequence[Configuration]) -> list[Measured]:
+    """All of them, the most accurate first."""
+    return sorted(_measured(configurations, "accuracy"), key=lambda got: -got.mean)
+
+
+def _accuracy(configurations: Sequence[Configuration]) -> Answer:
+    found = _most_accurate(configurations)
     best = found[0]
     ties = [got for got in found if got.mean >= best.mean - TIE]
     text = f"{_equal([tie.label for tie in ties])}, {percent_text(best.mean)}"
-    if best.is_chance_level:
-        return [Answer("Accuracy:", f"at chance level; the best is {text}.")]
+    if best.configuration.is_chance_level:
+        return Answer("Accuracy:", f"at chance level; the best is {text}.")
     if best.seeds > 1:
         which = "the first: " if len(ties) > 1 else ""
         low, high = percent_text(best.low), percent_text(best.high)
         text += f" ({which}mean of {best.seeds} seeds, {low} to {high})"
     question = "Most accurate:" if len(found) > 1 else "Accuracy:"
-    return [Answer(question, f"{text}.{_overlap(best, found[1:], ties)}")]
+    return Answer(question, f"{text}.{_overlap(best, found[1:], ties)}")
 
 
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
     """Fewest bytes to the target accuracy, of those that reached it in all their runs."""
     runs = report.runs
     target = report.target if report.target is not None else usual_target(runs, configurations)
-    if target is None or _all_chance_level(runs, configurations):
+    if target is None or _all_chance_level(configurations):
         return []
     costs, uncounted = [], False
     for configuration in configurations:
@@ -149,13 +151,13 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
 def _speed(report: Report) -> list[Answer]:
     """Where several strategies were run with the same model, links and nodes."""
     keys = ("model", "link", "bottleneck", "straggler", "cpus", "workers", "batch_size")
-    groups = _grouped([c for c in report.configurations if c.strategy != "single"], keys)
+    together = [config for config in report.configurations if config.strategy != "single"]
     found = []
-    for (model, link, slow, *_), members in groups.items():
+    for (model, link, slow, *_), members in grouped(together, lambda c: c.values(keys)).items():
         if len({config.strategy for config in members}) < 2 or link == "nan" or slow != "nan":
             continue
         same = named(members, with_workers=several_sizes(report.runs.table))
-        steps = sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean)
+        steps = _measured(same, "step_median_s")
         if len(steps) > 1:
             best, worst = steps[0], steps[-1]
             text = (
@@ -167,16 +169,6 @@ def _speed(report: Report) -> list[Answer]:
                 Answer(f"Shortest step of {model}, measured on {link_text(link)} links:", text)
             )
     return found[:MOST_SPEEDS]
-
-
-def _grouped(
-    configurations: Sequence[Configuration], keys: Sequence[str]
-) -> dict[tuple[str, ...], list[Configuration]]:
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
-    for configuration in configurations:
-        values = tuple(str(configuration.row[key]) for key in keys)
-        groups.setdefault(values, []).append(configuration)
-    return groups
 
 
 def _burst(runs: Runs, configuration: Configuration) -> str:
@@ -194,57 +186,49 @@ def _burst(runs: Runs, configuration: Configuration) -> str:
 
 def _advice(report: Report) -> list[Answer]:
     """For the first model above chance level, with the most common number of workers."""
-    tasks = sorted(report.tasks.values(), key=lambda some: _all_chance_level(report.runs, some))
+    tasks = sorted(report.tasks.values(), key=_all_chance_level)
     for configurations in tasks:
-        several = [config for config in configurations if config.row["workers"] > 1]
+        several = [config for config in configurations if config.workers > 1]
         if several:
             return _advice_for(report, several)
     return []
 
 
 def _advice_for(report: Report, several: Sequence[Configuration]) -> list[Answer]:
-    workers = Counter(int(config.row["workers"]) for config in several).most_common(1)[0][0]
+    workers = Counter(config.workers for config in several).most_common(1)[0][0]
     row = several[0].row
-    learned = _learned(
-        report.runs, [config for config in several if config.row["workers"] == workers]
-    )
+    learned = _learned([config for config in several if config.workers == workers])
     if not learned:
         learned = (
             f"To compare their accuracy: ./measure.sh {training_flags(row)} --workers {workers}"
             f" --link {SLOW_MBIT}mbit --strategy allreduce,pairwise,local-sgd."
         )
-    found = advice(
-        load(),
-        str(row["model"]),
-        int(row["model_bytes"]),
-        SLOW_MBIT,
-        workers,
-        learned,
-        measured_steps(report, str(row["model"]), workers),
-    )
+    model, size = str(row["model"]), int(row["model_bytes"])
+    steps = measured_steps(report, model, workers)
+    found = advice(load(), model, size, SLOW_MBIT, workers, learned, steps)
     return [found] if found else []
 
 
-def _all_chance_level(runs: Runs, configurations: Sequence[Configuration]) -> bool:
-    return all(got.is_chance_level for got in _measured(runs, configurations, "accuracy"))
+def _all_chance_level(configurations: Sequence[Configuration]) -> bool:
+    return all(config.is_chance_level for config in configurations)
 
 
 def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
     """Each strategy's shortest step on links of SLOW_MBIT, all else equal; empty below two."""
-    candidates = []
-    for configuration in report.configurations:
-        row = configuration.row
-        here = (str(row["model"]), int(row["workers"])) == (model, workers)
-        even = pd.isna(row["bottleneck"]) and pd.isna(row["straggler"])
-        trains_together = configuration.strategy != "single"
-        if trains_together and here and even and row["link"] == f"{SLOW_MBIT}mbit":
-            candidates.append(configuration)
+    candidates = [
+        config
+        for config in report.configurations
+        if config.strategy != "single"
+        and (str(config.row["model"]), config.workers) == (model, workers)
+        and pd.isna(config.row["bottleneck"])
+        and pd.isna(config.row["straggler"])
+        and config.row["link"] == f"{SLOW_MBIT}mbit"
+    ]
     keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
-    groups = _grouped(candidates, keys).values()
+    groups = grouped(candidates, lambda config: config.values(keys)).values()
     members = max(groups, key=lambda some: len({config.strategy for config in some}), default=[])
     found: dict[str, Step] = {}
-    same = named(members, with_workers=False)
-    for got in sorted(_measured(report.runs, same, "step_median_s"), key=lambda got: got.mean):
+    for got in _measured(named(members, with_workers=False), "step_median_s"):
         strategy = got.configuration.strategy
         found.setdefault(strategy, Step(strategy, got.label, got.mean))
     return list(found.values()) if len(found) > 1 else []
@@ -262,17 +246,17 @@ def training_flags(row: pd.Series[Any]) -> str:
     return f"--model {model}" + (f" --dataset {dataset}" if known else "")
 
 
-def _learned(runs: Runs, configurations: Sequence[Configuration]) -> str:
+def _learned(configurations: Sequence[Configuration]) -> str:
     """Accuracy of strategies that average less against those that average everything."""
     losses = []
-    for members in _grouped(configurations, SAME_TRAINING).values():
-        found = sorted(_measured(runs, members, "accuracy"), key=lambda got: -got.mean)
+    for members in grouped(configurations, lambda config: config.values(SAME_TRAINING)).values():
+        found = _most_accurate(members)
         best: dict[str, Measured] = {}
         for got in found:
             best.setdefault(got.configuration.strategy, got)
         less = [got for name, got in best.items() if not facts_of(name).averages_everything]
         full = [got for name, got in best.items() if facts_of(name).averages_everything]
-        if less and full and not found[0].is_chance_level:
+        if less and full and not found[0].configuration.is_chance_level:
             each = "; ".join(f"{got.label} {percent_text(got.mean)}" for got in (*less, full[0]))
             worst = min(less, key=lambda got: got.mean)
             losses.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))

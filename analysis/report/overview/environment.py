@@ -1,6 +1,5 @@
 """What the runs were made with: machine, kernel, versions."""
 
-import contextlib
 import shlex
 
 import pandas as pd
@@ -25,20 +24,15 @@ COLUMNS = [
 
 
 def section(report: Report) -> Section | None:
-    rows: dict[str, Row] = {}
-    for number, run in report.runs.table.iterrows():
-        session = str(run["session"])
-        if session in rows:
-            rows[session]["runs"] += 1
-            continue
-        with contextlib.suppress(OSError, ValueError, RecursionError):  # missing or damaged
-            found = report.runs.folders[int(str(number))].read_environment()
-            rows[session] = {"session": session, "runs": 1, **_row(found)}
+    counts = report.runs.table["session"].value_counts()
+    rows: list[Row] = [
+        {"session": session, "runs": int(counts[session]), **_row(found)}
+        for session, found in report.environments.items()
+    ]
     if not rows:
         return None
-    found_rows = list(rows.values())
-    tables = {"environment": pd.DataFrame(found_rows)}
-    return Section("environment", "Environment", [Table(found_rows, COLUMNS)], tables=tables)
+    tables = {"environment": pd.DataFrame(rows)}
+    return Section("environment", "Environment", [Table(rows, COLUMNS)], tables=tables)
 
 
 def _row(found: Environment) -> Row:

@@ -149,10 +149,6 @@ def _chart(rows: list[Row]) -> Chart:
         lambda row: f"{row['sent_over_predicted'] or 0:.4f}",
     )
     order = {"categoryorder": "array", "categoryarray": numbers(rows)}
-    layout = {
-        "height": 320,
-        "xaxis": axis("run", type="category", **order),
-        "yaxis": axis("sent / predicted", tickformat=".3f"),
-    }
+    x, y = axis("run", type="category", **order), axis("sent / predicted", tickformat=".3f")
     title = "Measured over predicted bytes of each run"
-    return Chart("measured-over-predicted", title, traces, layout)
+    return Chart(traces, 320, x, y, name="measured-over-predicted", title=title)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.report.page import Block, Column, Heading, Row, Table, Text, texts
+from analysis.report.page import Block, Column, Heading, Table, Text, texts
 from analysis.report.references import papers
 from analysis.report.references.papers import Paper, PaperTable, Preset
 
@@ -23,9 +23,8 @@ SMALL = (
 @dataclass(frozen=True)
 class Filled:
     title: str
-    heads: tuple[str, ...]
-    """Of the columns but the first, which names the row."""
-    digits: tuple[int, ...]
+    columns: tuple[Column, ...]
+    """But the first, which names the row."""
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
 
 
@@ -109,8 +108,11 @@ def fill(form: PaperTable, runs: pd.DataFrame) -> Filled:
         )
         if any(value is not None for value in values):
             rows.append((label, values))
-    heads = tuple(heading for heading, _, _ in columns)
-    return Filled(form.title, heads, tuple(column.digits for _, column, _ in columns), tuple(rows))
+    shown = tuple(
+        Column(heading, f"value_{place}", f"{{:.{column.digits}f}}".format)
+        for place, (heading, column, _) in enumerate(columns)
+    )
+    return Filled(form.title, shown, tuple(rows))
 
 
 def sheet_blocks(sheet: Sheet) -> list[Block]:
@@ -118,14 +120,8 @@ def sheet_blocks(sheet: Sheet) -> list[Block]:
     blocks: list[Block] = [Heading(sheet.paper.title), Text(about, "note")]
     blocks += texts(sheet.paper.about, SMALL if sheet.is_quick else "")
     for filled in sheet.tables:
-        columns = [Column("", "label", style="left")]
-        columns += [
-            Column(head, f"value_{place}", f"{{:.{digits}f}}".format)
-            for place, (head, digits) in enumerate(zip(filled.heads, filled.digits, strict=True))
-        ]
-        rows: list[Row] = [
-            {"label": label, **{f"value_{place}": value for place, value in enumerate(values)}}
-            for label, values in filled.rows
-        ]
+        keys = ["label", *(column.key for column in filled.columns)]
+        rows = [dict(zip(keys, (label, *values), strict=True)) for label, values in filled.rows]
+        columns = [Column("", "label", style="left"), *filled.columns]
         blocks += [Text(f"{filled.title}."), Table(rows, columns)]
     return blocks

@@ -15,6 +15,7 @@ from analysis.predict.observations import Observation, observe_all
 from analysis.report import figures, page
 from analysis.report.context import Report
 from analysis.report.overview.answers import measured_steps
+from analysis.tables.configurations import grouped
 from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
@@ -88,7 +89,10 @@ def section(report: Report) -> page.Section | None:
     tables = {"prediction": pd.DataFrame(rows)}
     crossings = [row for name, size in sizes.items() for row in _crossovers(model, name, size)]
     if crossings:
-        body += [page.Heading("Crossovers"), *_crossover_tables(crossings)]
+        body.append(page.Heading("Crossovers"))
+        for where, members in grouped(crossings, lambda row: str(row["where"])).items():
+            table = page.Table(members, CROSSOVERS)
+            body.append(page.Details(f"{where} ({len(members)})", [table]))
         tables["crossovers"] = pd.DataFrame(crossings)
     folders = [report.runs.folders[number] for number in report.runs.completed.index]
     observations = [run for run in observe_all(folders) if run.cluster.rate_mbit]
@@ -158,45 +162,31 @@ def _crossovers(model: Fitted, name: str, size: int) -> list[page.Row]:
     ]
 
 
-def _crossover_tables(rows: list[page.Row]) -> list[page.Block]:
-    grouped: dict[str, list[page.Row]] = {}
-    for row in rows:
-        grouped.setdefault(row["where"], []).append(row)
-    return [
-        page.Details(f"{where} ({len(members)})", [page.Table(members, CROSSOVERS)])
-        for where, members in grouped.items()
-    ]
-
-
 def _chart(model: Fitted, known: Sequence[Cluster]) -> page.Chart:
     counts = worker_counts(MOST)
-    traces: list[page.Trace] = []
-    every: list[float] = []
-    for cluster in known:
-        times = [model.forecast(dataclasses.replace(cluster, workers=n)).step_s for n in counts]
-        every += times
-        traces.append(
-            {
-                "x": counts,
-                "y": figures.rounded(times, 4),
-                "customdata": [seconds_text(time) for time in times],
-                "mode": "lines",
-                "name": cluster.strategy,
-                "legendgroup": cluster.strategy,
-                "line": {"color": figures.colour(cluster.strategy)},
-                "hovertemplate": figures.hover(
-                    "<b>{}</b><br>%{x} workers: %{customdata}", cluster.strategy
-                ),
-            }
-        )
-    layout = {
-        "height": 440,
-        "xaxis": figures.axis(
-            "workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS]
-        ),
-        "yaxis": figures.log_seconds_axis("predicted exchange of a step", every),
+    steps = {
+        cluster.strategy: [
+            model.forecast(dataclasses.replace(cluster, workers=n)).step_s for n in counts
+        ]
+        for cluster in known
     }
-    return page.Chart("", "", traces, layout)
+    traces: list[page.Trace] = [
+        {
+            "x": counts,
+            "y": figures.rounded(times, 4),
+            "customdata": [seconds_text(time) for time in times],
+            "mode": "lines",
+            "name": strategy,
+            "legendgroup": strategy,
+            "line": {"color": figures.colour(strategy)},
+            "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{customdata}", strategy),
+        }
+        for strategy, times in steps.items()
+    ]
+    every = [time for times in steps.values() for time in times]
+    x = figures.axis("workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS])
+    y = figures.log_seconds_axis("predicted exchange of a step", every)
+    return page.Chart(traces, 440, x, y)
 
 
 def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[page.Row]:
@@ -272,9 +262,6 @@ def _checked_chart(rows: list[page.Row]) -> page.Chart:
             f" predicted {seconds_text(row['predicted_s'])}"
         ),
     )
-    layout = {
-        "height": 360,
-        "xaxis": figures.log_seconds_axis("measured step", ends),
-        "yaxis": figures.log_seconds_axis("predicted step", ends),
-    }
-    return page.Chart("predicted-and-measured", "Predicted and measured step", traces, layout)
+    x, y = (figures.log_seconds_axis(f"{which} step", ends) for which in ("measured", "predicted"))
+    title = "Predicted and measured step"
+    return page.Chart(traces, 360, x, y, name="predicted-and-measured", title=title)

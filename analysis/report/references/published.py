@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.page import Block, Bullets, Column, Heading, Row, Section, Table, Text, texts
 from analysis.report.references.lab_forms import filled_sheets, sheet_blocks, with_epochs
-from analysis.report.references.papers import Preset
+from analysis.report.references.papers import NO_PRESET, Preset
 from analysis.report.references.published_tables import (
     TableComparison,
     agrees,
@@ -21,7 +21,6 @@ from analysis.report.traffic.bandwidth import exchange
 from analysis.tables.configurations import mean_of
 from analysis.tables.labels import in_common
 from cluster.observe.units import bytes_text
-from cluster.spec.documents.run_folder import RunFolder
 
 NOTE = (
     "Published numbers are the papers' own (analysis/published/*.toml). Machines, links and"
@@ -50,7 +49,7 @@ TRUE_BYTES = [
 
 def section(report: Report) -> Section | None:
     runs = _with_derived(report)
-    presets = _presets(report)
+    presets = {name: _preset(found.command) for name, found in report.environments.items()}
     tables = compare_tables(runs, presets)
     sheets = filled_sheets(with_epochs(runs, report.runs.epochs), presets)
     body = [block for found in tables for block in _blocks(found, runs)]
@@ -82,35 +81,16 @@ def _with_derived(report: Report) -> pd.DataFrame:
     for epoch in (1, 2, 3):
         points = report.runs.curves[report.runs.curves["epoch"] == epoch]
         table[f"epoch_{epoch}_accuracy"] = points.set_index("number")["accuracy"]
-    rates = []
-    for _, run in table.iterrows():
-        exposed = run["exposed_communication_median_s"]
-        found = exchange(run, None if pd.isna(exposed) else float(exposed))
-        rates.append(found[1].busbw / 1e9 if found else None)
-    table["busbw_gb_per_s"] = rates
+    found = [exchange(run, run["exposed_communication_median_s"]) for _, run in table.iterrows()]
+    table["busbw_gb_per_s"] = [each[1].busbw / 1e9 if each else None for each in found]
     return table
 
 
-def _presets(report: Report) -> dict[str, Preset]:
-    """Session -> the preset its command named."""
-    found: dict[str, Preset] = {}
-    for number, run in report.runs.completed.iterrows():
-        if run["session"] not in found:
-            preset = _preset(report.runs.folders[int(str(number))])
-            if preset:
-                found[str(run["session"])] = preset
-    return found
-
-
-def _preset(folder: RunFolder) -> Preset | None:
-    try:
-        words = folder.read_environment().command
-    except (OSError, ValueError, RecursionError):
-        return None
-    for word, after in pairwise([*words, ""]):
+def _preset(command: Sequence[str]) -> Preset:
+    for word, after in pairwise([*command, ""]):
         if word == "--preset" or word.startswith("--preset="):
-            return Preset(word.partition("=")[2] or after, "--quick" in words)
-    return None
+            return Preset(word.partition("=")[2] or after, "--quick" in command)
+    return NO_PRESET
 
 
 def _blocks(found: TableComparison, runs: pd.DataFrame) -> list[Block]:

@@ -25,17 +25,24 @@ GIVEN = ("session", "engine", "workers", "model", "link", "cpus")
 SAME = (*GIVEN, "strategy", "passes", "schedule", *(k for k in OPTIONS if k not in (*GIVEN, *SLOW)))
 
 
-@dataclass(frozen=True)
+MEASURED = (
+    *("step_median_s", "compute_median_s", "exposed_communication_median_s", "waiting_median_s"),
+    "waits_mostly_for",
+)
+"""What a summary says of a node; a Node has the same names."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Node:
     rank: int
-    step_s: float
-    compute_s: float | None
-    exchange_s: float | None
-    waiting_s: float | None
-    waits_mostly_for: int | None
     is_slow: bool
+    step_median_s: float
     slow_down: float | None
     """Of its step, relative to the case without slow nodes."""
+    compute_median_s: float | None
+    exposed_communication_median_s: float | None
+    waiting_median_s: float | None
+    waits_mostly_for: int | None
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Case:
     @property
     def step_s(self) -> float:
         """Of the slowest node."""
-        return max(node.step_s for node in self.nodes)
+        return max(node.step_median_s for node in self.nodes)
 
 
 @dataclass(frozen=True)
@@ -86,10 +93,8 @@ def slow_ranks(bottleneck: str | None, straggler: str | None) -> tuple[int, ...]
 
 def find_studies(runs: Runs) -> list[Study]:
     """In the order of the runs; empty where no two runs differ only in their slow nodes."""
-    completed = runs.table[runs.table["status"] == "completed"]
-    with_steps = completed[
-        completed.index.isin(runs.nodes.dropna(subset="step_median_s")["number"])
-    ]
+    known = runs.nodes.dropna(subset="step_median_s")
+    with_steps = runs.completed[runs.completed.index.isin(known["number"])]
     groups: dict[Hashable, list[pd.DataFrame]] = {}
     for _, rows in with_steps.groupby(list(SAME), sort=False, dropna=False):
         rows = rows.drop_duplicates(list(SLOW)).sort_values(
@@ -99,7 +104,7 @@ def find_studies(runs: Runs) -> list[Study]:
             cases = tuple(zip(*(rows[name].fillna("") for name in SLOW), strict=True))
             given = tuple(str(rows.iloc[0][name]) for name in GIVEN)
             groups.setdefault((given, cases), []).append(rows)
-    return [_study(comparisons, runs.nodes) for comparisons in groups.values()]
+    return [_study(comparisons, known) for comparisons in groups.values()]
 
 
 def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
@@ -127,7 +132,7 @@ def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
     for number, row in rows.iterrows():
         bottleneck, straggler = (_known(row[name]) for name in SLOW)
         slow = slow_ranks(bottleneck, straggler)
-        entries = nodes[(nodes["number"] == number) & nodes["step_median_s"].notna()]
+        entries = nodes[nodes["number"] == number]
         if not slow:
             usual = dict(zip(entries["rank"], entries["step_median_s"], strict=True))
         cases.append(
@@ -144,45 +149,10 @@ def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
 
 def _node(entry: pd.Series[Any], slow: Iterable[int], usual: dict[int, float]) -> Node:
     rank, step_s = int(entry["rank"]), float(entry["step_median_s"])
-    return Node(
-        rank=rank,
-        step_s=step_s,
-        compute_s=_known(entry["compute_median_s"]),
-        exchange_s=_known(entry["exposed_communication_median_s"]),
-        waiting_s=_known(entry["waiting_median_s"]),
-        waits_mostly_for=_known(entry["waits_mostly_for"]),
-        is_slow=rank in slow,
-        slow_down=step_s / usual[rank] if usual.get(rank) else None,
-    )
+    slow_down = step_s / usual[rank] if usual.get(rank) else None
+    numbers = {name: _known(entry[name]) for name in MEASURED}
+    return Node(rank=rank, is_slow=rank in slow, slow_down=slow_down, **numbers)
 
 
 def _known(value: Any) -> Any:
     return None if pd.isna(value) else value
-
-
-def as_table(studies: Iterable[Study]) -> pd.DataFrame:
-    """One row per node of every case, for tables/bottlenecks.csv."""
-    rows = [
-        {
-            "session": study.session,
-            "run": case.run,
-            "strategy": comparison.label,
-            "bottleneck": case.bottleneck,
-            "straggler": case.straggler,
-            "rank": node.rank,
-            "is_slow": node.is_slow,
-            "step_median_s": node.step_s,
-            "slow_down": None if node.slow_down is None else round(node.slow_down, 4),
-            "communication_bound_s": case.bound_s,
-            "compute_median_s": node.compute_s,
-            "exposed_communication_median_s": node.exchange_s,
-            "waiting_median_s": node.waiting_s,
-            "waits_mostly_for": node.waits_mostly_for,
-        }
-        for study in studies
-        for comparison in study.comparisons
-        for case in comparison.cases
-        for node in case.nodes
-    ]
-    table = pd.DataFrame(rows)
-    return table.astype({"waits_mostly_for": "Int64"}) if rows else table

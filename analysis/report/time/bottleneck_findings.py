@@ -70,9 +70,8 @@ def _effect(case: Case) -> str:
     by_rank = {node.rank: node.slow_down for node in case.nodes if node.slow_down is not None}
     several = len(case.slow_ranks) > 1
     if not by_rank:
-        return (
-            f"{'make' if several else 'makes'} a step take {_span([n.step_s for n in case.nodes])}"
-        )
+        steps = _span([node.step_median_s for node in case.nodes])
+        return f"{'make' if several else 'makes'} a step take {steps}"
     verb = "slow" if several else "slows"
     felt = {rank: ratio for rank, ratio in by_rank.items() if ratio >= FELT}
     others = [ratio for rank, ratio in by_rank.items() if rank not in felt]
@@ -93,11 +92,13 @@ def _span(seconds: Sequence[float]) -> str:
 
 def _computing(case: Case) -> str:
     """Computing time of stragglers and of the others."""
-    own = [n for n in case.nodes if n.is_slow and n.compute_s is not None]
-    others = [n.compute_s for n in case.nodes if not n.is_slow and n.compute_s is not None]
+    own = [n for n in case.nodes if n.is_slow and n.compute_median_s is not None]
+    others = [
+        n.compute_median_s for n in case.nodes if not n.is_slow and n.compute_median_s is not None
+    ]
     if not case.straggler or not own or not others:
         return ""
-    took = [f"node {node.rank} computes {seconds_text(node.compute_s or 0)}" for node in own]
+    took = [f"node {node.rank} computes {seconds_text(node.compute_median_s or 0)}" for node in own]
     return f"{listed(took)} per step, the others {_span(others)}"
 
 
@@ -127,7 +128,7 @@ def _order(whom: Mapping[int, Sequence[int]], slow: Sequence[int]) -> list[int]:
 
 
 def _share(node: Node) -> float:
-    return 0.0 if node.waiting_s is None else node.waiting_s / node.step_s
+    return 0.0 if node.waiting_median_s is None else node.waiting_median_s / node.step_median_s
 
 
 def extremes(study: Study) -> str:

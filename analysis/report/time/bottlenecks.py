@@ -5,11 +5,13 @@ wide page and to a phone.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
+
+import pandas as pd
 
 from analysis.report import page
 from analysis.report.context import Report
-from analysis.report.time.bottleneck_cases import Comparison, Node, Study, as_table, find_studies
+from analysis.report.time.bottleneck_cases import Comparison, Node, Study, find_studies
 from analysis.report.time.bottleneck_findings import case_name, describe, extremes, times
 from cluster.observe.units import seconds_text
 
@@ -23,15 +25,21 @@ NOTE = (
 COLUMNS = [
     page.Column("strategy", "label", style="word"),
     page.Column("case", "case", style="word"),
-    page.Column("node", "node"),
-    page.Column("step", "step_s", seconds_text),
+    page.Column("node", "rank"),
+    page.Column("step", "step_median_s", seconds_text),
     page.Column("slow-down", "slow_down", times),
-    page.Column("bound", "bound_s", seconds_text),
-    page.Column("computing", "compute_s", seconds_text),
-    page.Column("exchange", "exchange_s", seconds_text),
-    page.Column("waiting", "waiting_s", seconds_text),
+    page.Column("bound", "communication_bound_s", seconds_text),
+    page.Column("computing", "compute_median_s", seconds_text),
+    page.Column("exchange", "exposed_communication_median_s", seconds_text),
+    page.Column("waiting", "waiting_median_s", seconds_text),
     page.Column("mostly for node", "waits_mostly_for"),
 ]
+TABLE = (
+    *("session", "run", "strategy", "bottleneck", "straggler", "rank", "is_slow", "step_median_s"),
+    *("slow_down", "communication_bound_s", "compute_median_s", "exposed_communication_median_s"),
+    *("waiting_median_s", "waits_mostly_for"),
+)
+"""Columns of tables/bottlenecks.csv, where a strategy is named by its label."""
 
 
 def section(report: Report) -> page.Section | None:
@@ -71,20 +79,30 @@ def _nodes(comparison: Comparison) -> list[Node]:
 
 def _ratio(node: Node, comparison: Comparison) -> float:
     """Of a step to the shortest in its panel."""
-    return node.step_s / min(other.step_s for other in _nodes(comparison))
+    return node.step_median_s / min(other.step_median_s for other in _nodes(comparison))
 
 
-def _rows(study: Study) -> Sequence[page.Row]:
+def _rows(study: Study) -> list[page.Row]:
     return [
         {
+            "session": study.session,
+            "run": case.run,
             "strategy": comparison.strategy,
             "label": comparison.label,
             "case": case_name(case, comparison.cases),
-            "bound_s": case.bound_s,
-            "node": node.rank,
+            "bottleneck": case.bottleneck,
+            "straggler": case.straggler,
+            "communication_bound_s": case.bound_s,
             **vars(node),
         }
         for comparison in study.comparisons
         for case in comparison.cases
         for node in case.nodes
     ]
+
+
+def as_table(studies: Iterable[Study]) -> pd.DataFrame:
+    """One row per node of every case."""
+    rows = [row | {"strategy": row["label"]} for study in studies for row in _rows(study)]
+    table = pd.DataFrame(rows, columns=list(TABLE)).astype({"waits_mostly_for": "Int64"})
+    return table.assign(slow_down=table["slow_down"].astype(float).round(4))

@@ -86,25 +86,18 @@ def _chart(epochs: pd.DataFrame) -> Chart:
         parts = {"seconds": UNSPLIT}
     numbers = [int(epoch) for epoch in epochs.index]
     y = seconds_scale("training time of a worker", epochs["seconds"].dropna())
-    traces: list[Trace] = []
-    for name, (part, colour) in parts.items():
-        values = [None if pd.isna(value) else float(value) for value in epochs[name]]
-        traces.append(
-            {
-                "type": "bar",
-                "x": numbers,
-                "y": y(values),
-                "customdata": ["" if value is None else seconds_text(value) for value in values],
-                "name": part,
-                "marker": {"color": colour, "opacity": [0.45] + [1.0] * (len(numbers) - 1)},
-                "hovertemplate": hover("epoch %{x}, {}: %{customdata}", part),
-            }
-        )
-    layout = {
-        "height": 340,
-        "barmode": "stack",
-        "xaxis": whole_axis("epoch", len(numbers)),
-        "yaxis": y.axis,
-        "showlegend": True,
-    }
-    return Chart("", "", traces, layout)
+    times = epochs.astype(object).where(epochs.notna(), None)
+    traces: list[Trace] = [
+        {
+            "type": "bar",
+            "x": numbers,
+            "y": y(times[name]),
+            "customdata": ["" if value is None else seconds_text(value) for value in times[name]],
+            "name": part,
+            "marker": {"color": colour, "opacity": [0.45] + [1.0] * (len(numbers) - 1)},
+            "hovertemplate": hover("epoch %{x}, {}: %{customdata}", part),
+        }
+        for name, (part, colour) in parts.items()
+    ]
+    more = {"barmode": "stack", "showlegend": True}
+    return Chart(traces, 340, whole_axis("epoch", len(numbers)), y.axis, more)

@@ -1,13 +1,10 @@
-"""Scaling: runs that differ only in the number of workers.
+"""Scaling: runs that differ only in the number of workers, N; N0 is the fewest in a series.
 
-    weak      the same work per worker and step (one batch size): a step should take as long with
-              more workers. efficiency(N) = step(N0) / step(N)
-    strong    the same work per epoch for all workers together (one training set): an epoch should
-              take N0/N of the time. speed-up(N) = epoch(N0) / epoch(N),
-              efficiency(N) = speed-up(N) x N0/N
+    weak      efficiency(N) = step(N0) / step(N)
+    strong    speed-up(N) = epoch(N0) / epoch(N), efficiency(N) = speed-up(N) x N0/N
 
-N0 is the fewest workers in the series. With one batch for all workers together
-(--global-batch-size) a step is strong scaling, too.
+NOTE says what is equal in each. With one batch for all workers together (--global-batch-size) a
+step is strong scaling, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +15,7 @@ import pandas as pd
 from analysis.report import figures
 from analysis.report.context import Report
 from analysis.report.page import Chart, Column, Row, Section, Table
-from analysis.tables.configurations import SAME, Configuration, mean, mean_of, named
+from analysis.tables.configurations import SAME, Configuration, grouped, mean_of, named
 from analysis.tables.load import Runs
 from cluster.observe.units import percents, seconds_text
 
@@ -86,17 +83,12 @@ def find_series(runs: Runs, configurations: Sequence[Configuration]) -> list[Ser
 
 def _without_sizes(configurations: Sequence[Configuration]) -> Iterator[Series]:
     keys = [key for key in SAME if key not in ("workers", "batch_size")]
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
-    singles: dict[tuple[str, ...], dict[int, Configuration]] = {}
-    for run in configurations:
-        if pd.isna(run.row["batch_size"]):
-            continue
-        if run.strategy == "single":
-            singles.setdefault(_values(run, TRAINING), {})[_batch(run)] = run
-        else:
-            groups.setdefault(_values(run, keys), []).append(run)
-    for group in groups.values():
-        alone = singles.get(_values(group[0], TRAINING), {})
+    known = [run for run in configurations if not pd.isna(run.row["batch_size"])]
+    singles = [run for run in known if run.strategy == "single"]
+    others = [run for run in known if run.strategy != "single"]
+    for group in grouped(others, lambda run: run.values(keys)).values():
+        same = group[0].values(TRAINING)
+        alone = {_batch(run): run for run in singles if run.values(TRAINING) == same}
         by_batch = list(_per_worker(group, alone))
         taken = {run.numbers for series in by_batch for run in series.runs}
         rest = [run for run in group if run.numbers not in taken]
@@ -116,41 +108,33 @@ def _per_worker(group: list[Configuration], alone: dict[int, Configuration]) -> 
 def _over_all(rest: list[Configuration], alone: dict[int, Configuration]) -> Iterator[Series]:
     """Series with one batch for all workers together."""
     while rest:
-        whole = max(_batch(run) * _workers(run) for run in rest)
+        whole = max(_batch(run) * run.workers for run in rest)
         least = whole * (1 - ROUNDED)
-        same = [run for run in rest if _batch(run) * _workers(run) >= least]
+        same = [run for run in rest if _batch(run) * run.workers >= least]
         rest = [run for run in rest if run not in same]
         base = next((alone[size] for size in alone if least <= size <= whole), None)
         members = _with_base(same, base)
-        if len({_workers(run) for run in members}) == len(members) > 1:
+        if len({run.workers for run in members}) == len(members) > 1:
             yield Series(tuple(members), whole, over_all=True)
-
-
-def _values(run: Configuration, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(run.row[key]) for key in keys)
 
 
 def _batch(run: Configuration) -> int:
     return int(run.row["batch_size"])
 
 
-def _workers(run: Configuration) -> int:
-    return int(run.row["workers"])
-
-
 def _with_base(members: list[Configuration], base: Configuration | None) -> list[Configuration]:
     """In order of workers; the base where they have no run of one worker."""
-    ordered = sorted(members, key=_workers)
-    if base is not None and _workers(ordered[0]) > 1:
+    ordered = sorted(members, key=lambda run: run.workers)
+    if base is not None and ordered[0].workers > 1:
         ordered.insert(0, base)
     return ordered
 
 
 def _sizes(runs: Runs, series: Series) -> tuple[Size, ...]:
     times = [
-        (_workers(run), step, epoch)
+        (run.workers, step, epoch)
         for run in series.runs
-        if (step := mean(runs, run, "step_median_s")) and (epoch := _epoch_s(runs, run))
+        if (step := run.mean("step_median_s")) and (epoch := _epoch_s(runs, run))
     ]
     if not times:
         return ()
@@ -173,19 +157,18 @@ def _epoch_s(runs: Runs, run: Configuration) -> float | None:
     later = mean_of(epochs[epochs["epoch"] > 1]["seconds"])
     if later is not None:
         return later
-    train = mean(runs, run, "train_s")
+    train = run.mean("train_s")
     count = 1 if pd.isna(run.row["epochs"]) else int(run.row["epochs"])
     return train / count if train else None
 
 
 def _labels(found: Sequence[Series]) -> list[str]:
     """What tells series apart; the batch where nothing else does, or where it is one for all."""
-    tasks: dict[str, list[int]] = {}
-    for place, series in enumerate(found):
-        tasks.setdefault(series.runs[-1].task, []).append(place)
+    tasks = grouped(range(len(found)), lambda place: found[place].runs[-1].task)
     labels = [""] * len(found)
     for task, places in tasks.items():
-        plain = [_without_batch(found[place].runs[-1]) for place in places]
+        last = [found[place].runs[-1] for place in places]
+        plain = [replace(run, runs=run.runs.assign(batch_size=None)) for run in last]
         short = [run.label for run in named(plain, with_workers=False)]
         for place, label in zip(places, short, strict=True):
             parts = [label]
@@ -194,12 +177,6 @@ def _labels(found: Sequence[Series]) -> list[str]:
                 parts.append(f"{found[place].batch:,} samples {where}")
             labels[place] = ", ".join([*parts, task] if len(tasks) > 1 else parts)
     return labels
-
-
-def _without_batch(run: Configuration) -> Configuration:
-    row = run.row.copy()
-    row["batch_size"] = pd.NA
-    return replace(run, row=row)
 
 
 def section(report: Report) -> Section | None:
@@ -259,9 +236,5 @@ def _chart(
                 "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
             }
         )
-    layout = {
-        "height": 380,
-        "xaxis": figures.whole_axis("workers", most),
-        "yaxis": figures.axis(what, rangemode="tozero"),
-    }
-    return Chart(name, title, traces, layout)
+    x, y = figures.whole_axis("workers", most), figures.axis(what, rangemode="tozero")
+    return Chart(traces, 380, x, y, name=name, title=title)

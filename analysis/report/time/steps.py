@@ -5,7 +5,6 @@ import pandas as pd
 from analysis.report import figures
 from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Details, Row, Section, Table, Trace
-from analysis.tables.configurations import mean
 from cluster.observe.units import percents, seconds_text
 
 COLUMNS = [
@@ -49,7 +48,7 @@ def section(report: Report) -> Section | None:
             "strategy": configuration.strategy,
             "model": model,
         }
-        row |= {name: mean(report.runs, configuration, name) for name in names}
+        row |= {name: configuration.mean(name) for name in names}
         exposed, step = row["exposed_communication_median_s"], row["step_median_s"]
         row["share"] = exposed / step if step and exposed is not None else None
         row["rest_s"] = rest(step, row["compute_median_s"], exposed)
@@ -98,16 +97,15 @@ def _chart(place: int, model: str, rows: list[Row]) -> Chart:
                 "hovertemplate": figures.hover("%{y}: lower bound %{customdata}"),
             }
         )
-    layout = figures.bars_layout([row["short"] for row in rows], x) | {"barmode": "stack"}
     parts = "computing (full colour), exposed communication (light), rest (pale)"
     title = f"Parts of a step of {model}: {parts}"
-    return Chart(figures.numbered("step-split", place), title, traces, layout)
+    name, order = figures.numbered("step-split", place), [row["short"] for row in rows]
+    return figures.chart_of_bars(name, title, traces, order, x, barmode="stack")
 
 
 def _bars(rows: list[Row], x: figures.Scale) -> list[Trace]:
     traces = []
-    for strategy in dict.fromkeys(row["strategy"] for row in rows):
-        members = [row for row in rows if row["strategy"] == strategy]
+    for strategy, members in figures.by_strategy(rows).items():
         for key, part in (*PARTS.items(), ("step_median_s", UNSPLIT)):
             known = [
                 row

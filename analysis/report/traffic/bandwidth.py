@@ -1,17 +1,8 @@
 """Use of the links: algorithm and bus bandwidth as nccl-tests defines them, and utilisation.
 
-With S bytes and t seconds for one collective operation among n ranks:
-
-    algorithm bandwidth   algbw = S / t
-    bus bandwidth         busbw = algbw x 2(n-1)/n     all-reduce, S the size of the vector
-                          busbw = algbw x (n-1)/n      all-gather, S the size of the n vectors
-
-busbw does not depend on n where links are used as well as they can be, so it compares with what a
-link can carry. Which operation's result a strategy delivers is in its record: among all workers, or
-among the P+1 of a group. A star's low busbw says how much worse than a ring it uses the links.
-
-Utilisation is that of the busiest link: the bytes it must carry, headers included, over what it
-could have carried in that time. It is the lower bound of the exchange over the time it took.
+NOTE has the definitions. Bus bandwidth does not depend on n where links are used as well as they
+can be, so it compares with what a link can carry; a star's low one says how much worse than a ring
+it uses the links. Which operation's result a strategy delivers is in its record.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.figures import bar_chart, percent_scale
 from analysis.report.page import Block, Chart, Column, Row, Section, Table
-from analysis.tables.configurations import Configuration, mean
+from analysis.tables.configurations import Configuration
 from cluster.observe.units import bits_rate, bytes_text, percents, seconds_text
 from cluster.spec.links import parse_link
 from cluster.spec.strategies import facts_of
@@ -50,7 +41,7 @@ NOTE = (
 
 
 def section(report: Report) -> Section | None:
-    rows = [row for config in report.configurations if (row := _row(report, config)) is not None]
+    rows = [row for config in report.configurations if (row := _row(config)) is not None]
     if not rows:
         return None
     shaped = [row for row in rows if row["utilisation"] is not None]
@@ -79,7 +70,9 @@ def bandwidth(
 
 def exchange(run: pd.Series[Any], exposed_s: float | None) -> tuple[float, Bandwidth] | None:
     """Seconds of a round's exchange, and its bandwidth; None where a run has no such exchange."""
-    if not exposed_s or pd.isna(run["rounds"]) or not run["rounds"] or run["workers"] < 2:
+    if not exposed_s or pd.isna(exposed_s) or run["workers"] < 2:
+        return None
+    if pd.isna(run["rounds"]) or not run["rounds"]:
         return None
     exchange_s = exposed_s * float(run["steps"]) / float(run["rounds"])
     passes = None if pd.isna(run["passes"]) else int(run["passes"])
@@ -87,14 +80,14 @@ def exchange(run: pd.Series[Any], exposed_s: float | None) -> tuple[float, Bandw
     return exchange_s, bandwidth(str(run["strategy"]), workers, passes, model_bytes, exchange_s)
 
 
-def _row(report: Report, configuration: Configuration) -> Row | None:
+def _row(configuration: Configuration) -> Row | None:
     row = configuration.row
-    exposed = mean(report.runs, configuration, "exposed_communication_median_s")
+    exposed = configuration.mean("exposed_communication_median_s")
     found = exchange(row, exposed)
     if not found or not exposed:
         return None
     exchange_s, rates = found
-    bound = mean(report.runs, configuration, "communication_bound_s")
+    bound = configuration.mean("communication_bound_s")
     link = None
     if not pd.isna(row["link"]):
         with contextlib.suppress(ValueError):  # written by another version

@@ -45,25 +45,21 @@ def section(report: Report) -> page.Section | None:
     ]
     if not sent:
         return None
-    crossed = runs.table["train_sent_bytes"].notna()
-    unseen = [config for config in sent if not crossed[config.numbers[0]]]
+    unseen = [config for config in sent if pd.isna(config.row["train_sent_bytes"])]
     shown = [config for config in sent if config not in unseen]
     names = "; ".join(config.label for config in unseen)
     body: list[page.Block] = page.texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
     tables = {}
     if shown:
-        body += [*_by_node(report, shown), *_by_pair(runs, shown)]
+        rows = [_busiest(config, _nodes(runs, config)) for config in shown]
+        bars = {config.label: _bars(_nodes(runs, config)) for config in shown}
+        title = "Sent and received in training, by node"
+        body += [page.Table(rows, COLUMNS), page.Choice("bytes-by-node", title, "run", bars)]
+        body += _by_pair(runs, shown)
         tables = {"nodes": runs.named(runs.traffic)}
         if not runs.pairs.empty:
             tables["pairs"] = runs.named(runs.pairs)
     return page.Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
-
-
-def _by_node(report: Report, shown: list[Configuration]) -> list[page.Block]:
-    bars = {config.label: _bars(_nodes(report.runs, config)) for config in shown}
-    rows = [_busiest(report, config, _nodes(report.runs, config)) for config in shown]
-    title = "Sent and received in training, by node"
-    return [page.Table(rows, COLUMNS), page.Choice("bytes-by-node", title, "run", bars)]
 
 
 def _by_pair(runs: Runs, shown: list[Configuration]) -> list[page.Block]:
@@ -104,14 +100,13 @@ def _nodes(runs: Runs, configuration: Configuration) -> pd.DataFrame:
     return traffic[traffic["number"] == configuration.numbers[0]]
 
 
-def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) -> page.Row:
+def _busiest(configuration: Configuration, nodes: pd.DataFrame) -> page.Row:
     exchanging = nodes[nodes["rank"].notna()]
     busy = exchanging[["train_sent_bytes", "train_received_bytes"]].max(axis=1)
     top = exchanging.iloc[int(busy.astype(float).to_numpy().argmax())]
     workers = exchanging[exchanging["role"] == "worker"]["train_sent_bytes"]
     mean = float(workers.astype(float).mean())
     auxiliary = nodes[nodes["rank"].isna()]["train_sent_bytes"]
-    first = report.runs.table.loc[configuration.numbers[0]]
     return {
         "configuration": configuration.label,
         "strategy": configuration.strategy,
@@ -121,8 +116,8 @@ def _busiest(report: Report, configuration: Configuration, nodes: pd.DataFrame) 
         "mean_bytes": mean,
         "ratio": float(busy.max()) / mean if mean else None,
         "auxiliary_bytes": None if auxiliary.empty else int(auxiliary.sum()),
-        "control_bytes": first["control_sent_bytes"],
-        "control_rate": first["control_bytes_per_second"],
+        "control_bytes": configuration.row["control_sent_bytes"],
+        "control_rate": configuration.row["control_bytes_per_second"],
     }
 
 
@@ -144,10 +139,5 @@ def _bars(nodes: pd.DataFrame) -> page.Chart:
         }
         for way, colour in (("sent", SENT), ("received", RECEIVED))
     ]
-    layout = {
-        "height": 330,
-        "xaxis": axis("node", type="category", showgrid=False),
-        "yaxis": y.axis,
-        "barmode": "group",
-    }
-    return page.Chart("", "", traces, layout)
+    x = axis("node", type="category", showgrid=False)
+    return page.Chart(traces, 330, x, y.axis, {"barmode": "group"})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.report.figures import BYTES, axis, hover
 from analysis.report.page import Chart, Column, Layout, Row, Trace
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
-from analysis.theory.traffic_matrix import Matrix, matrix
+from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
 from cluster.spec.message_schedules import Setting
 from cluster.spec.strategies import facts_of
@@ -42,13 +43,15 @@ COLUMNS = [
     Column("headers / payload", "headers", percents(1)),
 ]
 
+Matrix = NDArray[np.float64]
+"""Bytes; rows send."""
 Pair = tuple[int, int]
 """Sender, receiver."""
 
 
 @dataclass(frozen=True)
 class RunMatrices:
-    """The bytes between pairs in one run's training, measured and predicted; rows send."""
+    """The bytes between pairs in one run's training, measured and predicted."""
 
     label: str
     measured: Matrix
@@ -66,38 +69,38 @@ class RunMatrices:
     """Workers send control traffic while each reads its counts."""
 
     @property
+    def ratios(self) -> Matrix:
+        """Measured over theory; NaN for pairs without predicted traffic."""
+        nothing = np.full_like(self.measured, np.nan)
+        return np.divide(self.measured, self.predicted, out=nothing, where=self.predicted > 0)
+
+    @property
     def busiest(self) -> Pair:
-        return max(self._pairs(), key=lambda pair: self.measured[pair[0]][pair[1]])
+        return _place_of_most(self.measured)
 
     @property
     def busiest_bytes(self) -> float:
-        i, j = self.busiest
-        return self.measured[i][j]
+        return float(self.measured.max())
 
     @property
     def furthest(self) -> Pair:
         """Of the pairs with predicted traffic, the one furthest from theory."""
-        predicted = [(i, j) for i, j in self._pairs() if self.predicted[i][j]]
-        return max(predicted, key=lambda pair: abs(self.ratio(pair) - 1))
+        return _place_of_most(np.abs(self.ratios - 1))
 
     @property
     def furthest_ratio(self) -> float:
-        return self.ratio(self.furthest)
+        return float(self.ratios[self.furthest])
 
     @property
     def unpredicted(self) -> float:
         """The largest pair without predicted traffic, as a share of the busiest."""
-        found = (self.measured[i][j] for i, j in self._pairs() if not self.predicted[i][j])
-        return max(found, default=0.0) / self.busiest_bytes if self.busiest_bytes else 0.0
+        most = float(self.measured[self.predicted == 0].max())
+        return most / self.busiest_bytes if self.busiest_bytes else 0.0
 
-    def ratio(self, pair: Pair) -> float:
-        """Measured over theory."""
-        i, j = pair
-        return self.measured[i][j] / self.predicted[i][j]
 
-    def _pairs(self) -> Iterator[Pair]:
-        nodes = range(len(self.measured))
-        return ((i, j) for i in nodes for j in nodes if i != j)
+def _place_of_most(values: Matrix) -> Pair:
+    row, column = np.unravel_index(np.nanargmax(values), values.shape)
+    return int(row), int(column)
 
 
 def pair_name(pair: Pair) -> str:
@@ -151,14 +154,13 @@ def _counts(runs: Sequence[RunMatrices]) -> list[str]:
 
 def measured(runs: Runs, configuration: Configuration) -> RunMatrices | None:
     """Its first run whose connections were counted; all seeds send the same."""
-    for number in configuration.numbers:
+    for number, run in configuration.runs.iterrows():
         pairs = runs.pairs[runs.pairs["number"] == number]
-        run: pd.Series[Any] = runs.table.loc[number]  # type: ignore[assignment]
         if not pairs["predicted_bytes"].sum() or any(pd.isna(run[name]) for name in COUNTED):
             continue
         if pairs["sent_bytes"].sum() <= MISSING * run["pairs_interface_payload_bytes"]:
             continue
-        nodes = int(configuration.row["workers"]) + facts_of(configuration.strategy).has_server
+        nodes = configuration.workers + facts_of(configuration.strategy).has_server
         without_control = (pairs["sent_bytes"] - pairs["control_bytes"]).clip(lower=0)
         return RunMatrices(
             configuration.label,
@@ -175,18 +177,18 @@ def measured(runs: Runs, configuration: Configuration) -> RunMatrices | None:
 
 
 def _square(pairs: pd.DataFrame, values: pd.Series[int], nodes: int) -> Matrix:
-    at = dict(zip(zip(pairs["sender"], pairs["receiver"], strict=True), values, strict=True))
-    return [[float(at.get((i, j), 0)) for j in range(nodes)] for i in range(nodes)]
+    found = np.zeros((nodes, nodes))
+    found[pairs["sender"].to_numpy(int), pairs["receiver"].to_numpy(int)] = values
+    return found
 
 
 def table_row(configuration: Configuration, found: RunMatrices) -> Row:
-    i, j = found.busiest
     return {
         "configuration": configuration.label,
         "strategy": configuration.strategy,
         "pair": pair_name(found.busiest),
         "bytes": found.busiest_bytes,
-        "ratio": found.ratio(found.busiest) if found.predicted[i][j] else None,
+        "ratio": float(found.ratios[found.busiest]),
         "furthest": pair_name(found.furthest),
         "furthest_ratio": found.furthest_ratio,
         "beside": found.unpredicted,
@@ -202,23 +204,20 @@ def chart(configuration: Configuration, found: RunMatrices | None) -> Chart | No
         maps = {} if theory is None else {"theory": theory}
     else:
         rounds = max(1, int(configuration.row["rounds"]))
-        both = {"theory": found.predicted, "measured": found.measured}
-        maps = {
-            source: [[cell / rounds for cell in row] for row in values]
-            for source, values in both.items()
-        }
+        maps = {"theory": found.predicted / rounds, "measured": found.measured / rounds}
     if not maps or len(maps["theory"]) > MOST_NODES:
         return None
-    most = max(cell for values in maps.values() for row in values for cell in row)
-    layout: Layout = {"height": 240 + 18 * min(len(maps["theory"]), 24)}
+    most = max(float(values.max()) for values in maps.values())
+    axes: Layout = {}
     traces = []
     for place, source in enumerate(maps):
         number = str(place + 1) if place else ""
         place_on = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
         last = {"showscale": place == len(maps) - 1}
         traces.append(_heat(configuration.label, source, maps, most) | place_on | last)
-        layout |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if len(maps) > 1 else None)
-    return Chart("", "", traces, layout)
+        axes |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if len(maps) > 1 else None)
+    height = 240 + 18 * min(len(maps["theory"]), 24)
+    return Chart(traces, height, axes.pop("xaxis"), axes.pop("yaxis"), axes)
 
 
 def _heat(label: str, source: str, maps: Mapping[str, Matrix], most: float) -> Trace:
@@ -226,10 +225,8 @@ def _heat(label: str, source: str, maps: Mapping[str, Matrix], most: float) -> T
     names = [f"node{rank}" for rank in range(len(values))]
     unit = max((size for size in BYTES if size <= most), default=1)
     sources = [source, *(name for name in maps if name != source)]
-    texts = [
-        [[bytes_text(maps[name][i][j], 4) for name in sources] for j in range(len(names))]
-        for i in range(len(names))
-    ]
+    cells = np.stack([maps[name] for name in sources], axis=-1)
+    texts = [[[bytes_text(value, 4) for value in cell] for cell in row] for row in cells]
     amounts = ", ".join(f"{name} %{{customdata[{at}]}}" for at, name in enumerate(sources))
     return {
         "type": "heatmap",
@@ -261,19 +258,16 @@ def _axes(source: str, number: str, domain: list[float] | None) -> Layout:
 
 def _theory(configuration: Configuration) -> Matrix | None:
     row = configuration.row
-    workers, rounds = int(row["workers"]), max(1, int(row["rounds"]))
-    found = matrix(
-        configuration.strategy,
-        Setting(
-            workers=workers,
-            model_bytes=int(row["model_bytes"]),
-            passes=None if pd.isna(row["passes"]) else int(row["passes"]),
-            schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
-            seed=int(row["seed"]),
-        ),
-        rounds,
+    workers, rounds = configuration.workers, max(1, int(row["rounds"]))
+    setting = Setting(
+        workers=workers,
+        model_bytes=int(row["model_bytes"]),
+        passes=None if pd.isna(row["passes"]) else int(row["passes"]),
+        schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
+        seed=int(row["seed"]),
     )
-    mean = sum(map(sum, found[:workers])) / workers
+    found = np.array(matrix(configuration.strategy, setting, rounds))
+    mean = float(found[:workers].sum()) / workers
     predicted = row["predicted_per_step_bytes"]
     if pd.isna(predicted) or abs(mean * rounds / int(row["steps"]) - predicted) > ADDS_UP * mean:
         return None

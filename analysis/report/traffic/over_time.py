@@ -120,14 +120,9 @@ def _chart(rates: Rates) -> Chart:
         }
         for place, (name, values) in enumerate(lines.items())
     ]
-    layout = {
-        "height": 360,
-        "xaxis": axis("time since the first sample (s)"),
-        "yaxis": y.axis,
-        "shapes": [_shade(begin, end) for phase, begin, end in rates.phases if phase == "train"],
-        "showlegend": True,
-    }
-    return Chart("", "", traces, layout)
+    shades = [_shade(begin, end) for phase, begin, end in rates.phases if phase == "train"]
+    more = {"shapes": shades, "showlegend": True}
+    return Chart(traces, 360, axis("time since the first sample (s)"), y.axis, more)
 
 
 def _shade(begin: float, end: float) -> Layout:
