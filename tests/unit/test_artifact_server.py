@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import socket
 import urllib.error
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -80,6 +82,34 @@ def test_nothing_is_served_without_the_key(artifact_server: ArtifactServer, path
     stranger = artifact_server.url.rpartition("/")[0] + "/guess/" + path
     with pytest.raises(urllib.error.HTTPError, match="404"):
         remote_task.get(stranger)
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "status"),
+    [
+        ("guess/model", "1000000000000", 404),
+        ("gu\xe9ss/model", "1", 404),
+        ("KEY/model", "1000000000000", 413),
+        ("KEY/events/node1", "2000000000", 413),
+        ("KEY/model", "-1", 411),
+        ("KEY/model", "much", 411),
+    ],
+)
+def test_an_upload_is_refused_before_its_body_is_read(
+    artifact_server: ArtifactServer, path: str, length: str, status: int
+) -> None:
+    address = urlsplit(artifact_server.url)
+    path = path.replace("KEY", address.path.strip("/"))
+    request = f"PUT /{path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n"
+    with socket.create_connection((str(address.hostname), address.port or 0), 30) as connection:
+        connection.sendall(request.encode("latin-1"))
+        assert connection.recv(4096).split()[1] == str(status).encode()
+
+
+def test_it_listens_at_the_given_address_only(artifact_server: ArtifactServer) -> None:
+    port = urlsplit(artifact_server.url).port
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port or 0), timeout=30)
 
 
 @pytest.mark.parametrize(

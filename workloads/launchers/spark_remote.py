@@ -66,7 +66,10 @@ def main(master: str, workers: int) -> int:
     answers.write(json.dumps({"workers": found}) + "\n")
     orders: queue.Queue[dict[str, str]] = queue.Queue()
     threading.Thread(target=_listen, args=(orders_in, orders, session), daemon=True).start()
-    with ArtifactServer(str(session.conf.get("spark.driver.host"))) as artifact_server:
+    host = str(session.conf.get("spark.driver.host"))
+    # Where Spark's driver itself listens: workers reach both, or neither.
+    bind_address = session.conf.get("spark.driver.bindAddress", host)
+    with ArtifactServer(host, bind_address) as artifact_server:
         while True:
             # In the main thread, because Horovod installs signal handlers.
             _execute(orders.get(), artifact_server, found)
