@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.engine import EngineError, EngineUnavailable
+from cluster.ownership import Kind, record
 
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
+PREFIX = "gradwire-"
 PATIENCE_S = 10.0
 OPTIONS = {"cpu": "cpus", "memory": "total_memory"}
 """Controller -> the option that needs it."""
@@ -91,10 +93,11 @@ def create(name: str, cpus: Mapping[int, float], memory: Mapping[int, int]) -> G
     """Create a group per limited node, in the tree of each controller that limits it."""
     limits = {"cpu": cpus, "memory": memory}
     parents = _parents([controller for controller, by_rank in limits.items() if by_rank])
-    tops = {controller: parent / f"gradwire-{name}" for controller, parent in parents.items()}
+    tops = {controller: parent / f"{PREFIX}{name}" for controller, parent in parents.items()}
     groups = Groups(tuple(dict.fromkeys(tops.values())), {})
     try:
         for controller, top in tops.items():
+            record(Kind.CONTROL_GROUP, str(top))
             top.mkdir(exist_ok=True)
             if _is_v2(top):
                 (top / "cgroup.subtree_control").write_text(f"+{controller}")
@@ -112,6 +115,14 @@ def create(name: str, cpus: Mapping[int, float], memory: Mapping[int, int]) -> G
         groups.remove()
         raise
     return groups
+
+
+def remove_leftover(top: Path) -> bool:
+    """Remove the groups of a cluster whose owner was killed; whether there were any."""
+    is_ours = top.is_relative_to(ROOT) and top.name.startswith(PREFIX) and top.is_dir()
+    if is_ours:
+        Groups((top,), {}).remove()
+    return is_ours and not top.exists()
 
 
 def settings(controller: str, limit: float, *, v2: bool) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import EngineUnavailable
+from cluster.ownership import tied
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.run_folder import write_at_once
@@ -80,7 +81,7 @@ def _set_up(kind: str, say: Callable[[str], None]) -> None:
 def run_and_follow(command: list[str], follow: Callable[[str], None]) -> int:
     """The exit code of a command; `follow` gets every line of its output as it is printed."""
     process = subprocess.Popen(
-        command,
+        tied(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

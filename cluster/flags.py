@@ -81,6 +81,9 @@ OTHER_FLAGS = {
         "--json": "print the summaries as a JSON array on standard output",
         "--no-report": "write no report of the session: two seconds less",
         "--doctor": "print what this machine can do and exit",
+        "--clean": "remove what killed measures left behind (processes, containers, networks,"
+        " control groups, temporary files) and node images older than a day that this version does"
+        " not build, and exit",
     },
 }
 """Flags that are no option of one run: group -> flag and its value's unit -> help."""
@@ -157,6 +160,7 @@ def help_texts(parser: Parser) -> Sequence[str]:
     formatter.end_section()
     more = "  --help-all      all options, strategies, models, data sets and workloads\n"
     more += "  --doctor        what this machine can do\n"
+    more += "  --clean         remove what killed measures left behind\n"
     return (
         f"usage: {parser.usage}\n",
         f"{parser.description}\n",

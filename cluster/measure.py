@@ -14,7 +14,7 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from analysis.summary.summarise import summarise
-from cluster import environment, hosts, interruption, output, plan, presets
+from cluster import environment, hosts, interruption, leftovers, output, ownership, plan, presets
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import as_typed, make_parser
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
@@ -37,7 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
         from cluster import doctor
 
         return doctor.report()
+    if args.clean:
+        return leftovers.clean(print)
     os.umask(0o022)  # nodes are another user, who must be able to read what we write
+    os.environ[ownership.VARIABLE] = str(ownership.Owner.current())  # for all it starts
     try:
         interruption.listen()
         return measure(args, arguments)
@@ -71,6 +74,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     if args.prepare is not None:
         return prepare_hosts(args, command, experiments, progress)
     output.check_output(args.output)
+    leftovers.remove_leftovers(say)
     with say_if_slow(say, "looking for an engine"):
         name, how = choose_engine(args.engine, experiments, args.spark_master)
     given = args.data_dir and _prepare_data(experiments, args.data_dir, progress)
@@ -87,6 +91,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     data_folder = given or _prepare_data(experiments, None, progress)
     _announce(experiments, engine, progress)
     folder = output.open_session(args.output)
+    ownership.record(ownership.Kind.SESSION, str(folder))
     session = Session(
         folder=folder,
         data_folder=data_folder,

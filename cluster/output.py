@@ -11,6 +11,7 @@ from pathlib import Path
 from cluster import PROJECT
 from cluster.engine import EngineError
 from cluster.observe.progress import say_if_slow
+from cluster.ownership import tied
 from cluster.spec.documents.run_folder import new_session
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
@@ -70,7 +71,7 @@ def write_report(folder: Path) -> Path:
     command = [sys.executable, "-m", "analysis.network_report", str(folder)]
     command += ["--output", str(folder)]
     answer = subprocess.run(
-        command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        tied(command), cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     if answer.returncode == 0:
         return folder / "report.html"

@@ -8,11 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from cluster.ownership import PREFIX, VARIABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 500
@@ -97,6 +100,23 @@ def processes_of(output: Path) -> list[int]:
             if str(output).encode() in command and process != os.getpid():
                 found.append(process)
     return found
+
+
+def owned_processes(measure: int, name: str = "") -> list[int]:
+    """Processes that a measure has started, by the owner in their environment and their command."""
+    found = []
+    for process in _all_processes():
+        with contextlib.suppress(OSError):
+            folder = Path(f"/proc/{process}")
+            is_owned = f"{VARIABLE}={measure}-".encode() in (folder / "environ").read_bytes()
+            if is_owned and name.encode() in (folder / "cmdline").read_bytes():
+                found.append(process)
+    return sorted(found)
+
+
+def record_of(measure: int) -> list[Path]:
+    """The folder with the record of a measure, if it is there."""
+    return list(Path(tempfile.gettempdir()).glob(f"{PREFIX}{measure}-*"))
 
 
 def worker_processes(output: Path) -> list[int]:

@@ -12,15 +12,10 @@ from typing import Any, Self
 
 from cluster import interruption
 from cluster.containers.compose_file import path_in_node, project_name, split_service
-from cluster.containers.projects import (
-    PROJECT_LABEL,
-    SERVICE_LABEL,
-    client,
-    down,
-    owner_of_this_process,
-)
+from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, down
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
+from cluster.ownership import VARIABLE, Kind, Owner, record, tied
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters, total
 from cluster.spec.documents.run_folder import node_name
@@ -74,17 +69,18 @@ class DockerCluster:
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             "GRADWIRE_RECORD": "1",
-            "GRADWIRE_OWNER": owner_of_this_process(),
+            VARIABLE: str(Owner.current()),
             **pages,
         }
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
         command += ["--project-name", self.project, "up"]
         command += ["--detach", "--no-build", "--pull", "never"]
+        record(Kind.CONTAINERS, self.project)
         process: subprocess.Popen[str] | None = None
         try:
             with interruption.held_back():
                 process = subprocess.Popen(
-                    command,
+                    tied(command),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Engine `docker`: nodes are containers of one Compose project per cluster.
 
 Compose starts and removes clusters; the Docker SDK gives state and counters. Every container is
-labelled with the process that owns it, so that the next run removes what a killed one left behind.
+labelled with the process that owns it, so that the next measure removes what a killed one left.
 """
 
 import os
@@ -14,10 +14,11 @@ import yaml
 from cluster.containers import image
 from cluster.containers.checks import check_docker, check_gpus
 from cluster.containers.cluster import DockerCluster
-from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL, compose_document
-from cluster.containers.projects import client, down, has_ended, projects
+from cluster.containers.compose_file import SESSION_LABEL, compose_document
+from cluster.containers.projects import client, down, projects, remove_ended
 from cluster.engine import ClusterPlan, Engine, largest_launcher
 from cluster.links import kernel_support
+from cluster.ownership import Kind, record
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
@@ -39,13 +40,12 @@ def open_engine(
 ) -> Engine:
     """Remove what killed runs left behind and build the image that all experiments need."""
     docker = client()
-    for project, owner in projects(docker, OWNER_LABEL).items():
-        if has_ended(owner):
-            say(f"removing {project}, left behind by a measure that was killed")
-            down(project)
+    for project in remove_ended(docker):
+        say(f"removed what a killed measure left behind: {project}")
     launcher = largest_launcher(experiments)
     if any(experiment.gpu for experiment in experiments):
         launcher += " on GPUs"
+    record(Kind.IMAGE, image.name(launcher))
     name = image.ensure(launcher, docker, say)
     user = NODE_USER if os.geteuid() == 0 else os.getuid()
     group = NODE_USER if os.geteuid() == 0 else os.getgid()

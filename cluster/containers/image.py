@@ -4,10 +4,13 @@ Each is a target of docker/Dockerfile. The tag is a fingerprint of everything th
 image, so an image of that name is up to date; the Compose files of compose/ use `latest`.
 """
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,9 @@ ON_NODES = ("cluster/spec", "cluster/links", "cluster/gpu", "workloads")
 
 BASES = {"gpu": ("GPU_BASE",), "gpu-horovod": ("GPU_BASE", "GPU_DEVEL_BASE")}
 """Target -> environment variables that name another base image (docker/build_image.sh)."""
+
+OLD_S = 24 * 3600.0
+"""--clean keeps images younger than this."""
 
 TAKES = {
     "worker": "a minute or two",
@@ -92,6 +98,32 @@ def ensure(launcher: str, docker: Any, say: Callable[[str], None]) -> str:
     else:
         build(launcher, say)
     return image
+
+
+def remove_old(docker: Any, used: Iterable[str], age_s: float = OLD_S) -> list[str]:
+    """Remove images of earlier sources, but for young ones and those in use; their names.
+
+    The sources of another checkout may build a young one.
+    """
+    from docker.errors import APIError
+
+    kept = {*used, *(name(launcher) for launcher in TARGETS)}
+    removed = []
+    for tag, tag_age_s in _tags(docker):
+        if tag not in kept and tag_age_s > age_s:
+            with contextlib.suppress(APIError):  # a container uses it
+                docker.images.remove(tag)
+                removed.append(tag)
+    return removed
+
+
+def _tags(docker: Any) -> Iterator[tuple[str, float]]:
+    """Every image that is named after its content, and its age in seconds."""
+    for launcher in TARGETS:
+        pattern = rf"{repository(launcher)}:[0-9a-f]{{12}}"
+        for found in docker.images.list(name=repository(launcher)):
+            age_s = time.time() - datetime.fromisoformat(found.attrs["Created"]).timestamp()
+            yield from ((tag, age_s) for tag in found.tags if re.fullmatch(pattern, tag))
 
 
 def build(launcher: str, say: Callable[[str], None]) -> None:

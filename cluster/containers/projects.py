@@ -2,8 +2,10 @@
 
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
+
+from cluster.containers.compose_file import OWNER_LABEL
+from cluster.ownership import Owner
 
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
@@ -32,34 +34,15 @@ def projects(docker: Any, label: str) -> dict[str, str]:
     return found
 
 
-def owner_of_this_process() -> str:
-    """The owner label's value: process number, start time, and where the number is valid."""
-    return f"{os.getpid()}:{_start_time(os.getpid())}:{_process_namespace()}"
-
-
-def has_ended(owner: str) -> bool:
-    """Whether an owner's process has ended; False where its number is of another namespace."""
-    process, _, rest = owner.partition(":")
-    started, _, namespace = rest.partition(":")
-    is_ours = bool(namespace) and namespace == _process_namespace()
-    return is_ours and _start_time(int(process)) != started
-
-
-def _process_namespace() -> str:
-    """The boot of this machine and its process namespace; empty where there is no /proc."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}:{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _start_time(process: int) -> str | None:
-    """Clock ticks since boot: together with its number, this identifies a process."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return None
+def remove_ended(docker: Any) -> list[str]:
+    """Remove the projects whose owners have ended; their names."""
+    removed = []
+    for project, label in projects(docker, OWNER_LABEL).items():
+        owner = Owner.parse(label)
+        if owner is not None and owner.has_ended():
+            down(project)
+            removed.append(project)
+    return removed
 
 
 def down(project: str) -> None:

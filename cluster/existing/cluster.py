@@ -21,6 +21,7 @@ from typing import Self
 
 from cluster import PROJECT, interruption
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.ownership import scratch_folder
 from cluster.spec.documents.links import MeasuredLink
 
 START_TIMEOUT_S = 180
@@ -51,7 +52,7 @@ class SparkCluster(Cluster):
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "workloads.launchers.spark_remote"]
         self._scratch = tempfile.TemporaryDirectory(
-            prefix="gradwire-spark-", ignore_cleanup_errors=True
+            prefix="spark-", dir=scratch_folder(), ignore_cleanup_errors=True
         )
         environment = {
             **os.environ,

@@ -1,6 +1,7 @@
 """A running cluster of namespace nodes, as the host sees it: one supervisor process.
 
-The supervisor ends when its standard input closes, hence also when the host is killed.
+The supervisor ends when its standard input closes, and the kernel ends it with the host: all nodes
+are gone at once when the host is killed, also while torch is imported or links are verified.
 """
 
 import queue
@@ -14,6 +15,7 @@ from typing import Self
 from cluster import PROJECT, cgroups, interruption
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.ownership import tied
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
 from cluster.spec.documents.run_folder import node_name
@@ -182,7 +184,7 @@ def unshare_command() -> list[str]:
     command += ["--pid", "--fork", "--mount-proc"]
     if not has_sys_admin():
         command += ["--user", "--map-root-user"]
-    return [*command, "--kill-child"]
+    return tied([*command, "--kill-child"])
 
 
 def has_sys_admin() -> bool:

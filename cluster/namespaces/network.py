@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,11 +26,13 @@ def write_hosts_file(nodes: int) -> None:
         # With the IPv4-mapped IPv6 address too: torch looks up the names of clients of its
         # dual-stack server, and a query to a name server would have to time out.
         lines += [f"{prefix}{address(rank)} {node_name(rank)}" for prefix in ("", "::ffff:")]
-    with tempfile.NamedTemporaryFile("w", prefix="gradwire-hosts-") as file:
-        file.write("\n".join(lines) + "\n")
-        file.flush()
-        os.chmod(file.name, 0o644)
-        subprocess.run(["mount", "--bind", file.name, "/etc/hosts"], check=True)
+    # In a file system of its own, so that nothing of it is left on the host's.
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", "/tmp"], check=True)
+    file = Path("/tmp/hosts")
+    file.write_text("\n".join(lines) + "\n")
+    file.chmod(0o644)
+    subprocess.run(["mount", "--bind", str(file), "/etc/hosts"], check=True)
+    subprocess.run(["umount", "/tmp"], check=True)
 
 
 def create_namespaces(nodes: int) -> list[int]:
@@ -106,15 +107,14 @@ def _steer_packets(nodes: int) -> None:
     TCP takes that for loss and retransmits up to 2 % of the bytes of a short run.
     """
     all_cores = f"{(1 << (os.cpu_count() or 1)) - 1:x}"
-    with tempfile.TemporaryDirectory(prefix="gradwire-sys-") as own_sys:
-        mount = ["mount", "-t", "sysfs", "none", own_sys]  # /sys lists the host's devices
-        if subprocess.run(mount, capture_output=True).returncode != 0:
-            return  # not permitted on every machine
-        with contextlib.suppress(OSError):  # not permitted on every machine either
-            for rank in range(nodes):
-                queue = Path(own_sys, "class/net", node_name(rank), "queues/rx-0/rps_cpus")
-                queue.write_text(all_cores)
-        subprocess.run(["umount", own_sys], check=True)
+    mount = ["mount", "-t", "sysfs", "none", "/sys"]  # until now it lists the host's devices
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        return  # not permitted on every machine
+    with contextlib.suppress(OSError):  # not permitted on every machine either
+        for rank in range(nodes):
+            queue = Path("/sys/class/net", node_name(rank), "queues/rx-0/rps_cpus")
+            queue.write_text(all_cores)
+    subprocess.run(["umount", "/sys"], check=True)
 
 
 def address(rank: int) -> str:

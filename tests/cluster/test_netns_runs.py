@@ -212,14 +212,6 @@ def test_nothing_is_left_after_an_interruption_at_a_random_moment(
     assert links() <= interfaces, delay
 
 
-def test_nothing_is_left_when_the_host_is_killed(tmp_path: Path) -> None:
-    process = start(*NETNS, "--workers", "3", "--epochs", "200", "--output", str(tmp_path))
-    await_steps(tmp_path)
-    process.kill()
-    process.communicate()
-    assert gone(lambda: processes_of(tmp_path))
-
-
 def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
     process = start(*NETNS, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
     folder = await_steps(tmp_path, 5)

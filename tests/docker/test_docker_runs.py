@@ -13,18 +13,23 @@ from typing import Any
 
 import pytest
 
+from cluster.containers import image
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
 from cluster.containers.projects import client
 from cluster.environment import note_data_folder
 from tests import laws
 from tests.measuring import (
+    COMMAND,
     PROJECT,
     SILENCE_S,
     await_handlers,
     await_steps,
     finish,
+    gone,
     measure,
     one,
+    owned_processes,
+    record_of,
     start,
 )
 from workloads.data.prepare import prepare
@@ -142,6 +147,43 @@ def test_what_a_killed_measure_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert measured.code == 0, measured.stderr
     assert "left behind" in measured.stderr
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("least", [1, pytest.param(4, marks=pytest.mark.soak)])
+def test_a_measure_killed_while_containers_start_leaves_nothing_after_clean(
+    least: int, tmp_path: Path
+) -> None:
+    """With a link that takes seconds to verify, so that `docker compose up` is at work."""
+    flags = ("--workers", "2", "--link", "100kbit", "--output", str(tmp_path))
+    process = start(*DOCKER, *flags)
+    while process.poll() is None and len(leftovers(tmp_path)) < 1 + least:  # and the network
+        time.sleep(0.01)
+    assert owned_processes(process.pid, "compose")
+    process.kill()
+    process.communicate()
+    cleaned = subprocess.run([*COMMAND, "--clean"], cwd=PROJECT, capture_output=True, text=True)
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert f"process {process.pid}" in cleaned.stdout
+    assert leftovers(tmp_path) == []
+    assert gone(lambda: owned_processes(process.pid))
+    assert record_of(process.pid) == []
+    time.sleep(2)  # what compose might still have asked for would be here by now
+    assert leftovers(tmp_path) == []
+
+
+def test_old_images_are_removed_but_for_those_in_use() -> None:
+    docker = client()
+    name = image.ensure("torch", docker, print)
+    old, used = f"{image.repository('torch')}:{0:012x}", f"{image.repository('torch')}:{1:012x}"
+    others = {tag for found in docker.images.list() for tag in found.tags}
+    for tag in (old, used):
+        docker.images.get(name).tag(*tag.split(":"))
+    assert image.remove_old(docker, {used, *others}) == []  # it is young
+    assert image.remove_old(docker, {used, *others}, age_s=0) == [old]
+    left = {tag for found in docker.images.list() for tag in found.tags}
+    assert used in left
+    assert {name, f"{image.repository('torch')}:latest"} <= left
+    docker.images.remove(used)
 
 
 def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(tmp_path: Path) -> None:
