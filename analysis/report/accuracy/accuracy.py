@@ -148,8 +148,7 @@ COLUMNS = [
 def _costs(
     report: Report, task: str, configurations: Sequence[Configuration]
 ) -> tuple[list[Block], list[Row]]:
-    usual = curves.usual_target(report.runs, configurations)
-    target = report.target if report.target is not None else usual
+    target = report.target or curves.usual_target(report.runs, configurations)
     assert target is not None  # all of them have a curve
     found = [(config, curves.reached(report.runs, config, target)) for config in configurations]
     most = max((got.sent_bytes or 0 for _, got in found), default=0)

@@ -18,39 +18,35 @@ NOTE = (
 
 def section(report: Report) -> Section | None:
     curves = report.runs.curves.dropna(subset=["consensus_distance"])
-    series = {}
-    for configuration in report.configurations:
-        points = configuration.rows(curves).groupby("epoch")["consensus_distance"].mean()
+    shown, rows = [], []
+    for config in report.configurations:
+        points = config.rows(curves).groupby("epoch")["consensus_distance"].mean()
         if len(points) and points.max() > EXACT:
-            series[configuration.label] = points
-    if not series:
+            shown.append(config)
+            rows += [
+                (config.label, int(str(epoch)), float(value)) for epoch, value in points.items()
+            ]
+    if not shown:
         return None
-    shown = [config for config in report.configurations if config.label in series]
     looks = figures.line_looks(shown)
     traces: list[Trace] = [
         {
-            "x": [int(epoch) for epoch in series[config.label].index],
-            "y": figures.rounded(float(value) for value in series[config.label]),
+            "x": [epoch for label, epoch, _ in rows if label == config.label],
+            "y": figures.rounded(value for label, _, value in rows if label == config.label),
             "mode": "lines+markers",
             **looks[config.label],
             "hovertemplate": figures.hover("<b>{}</b><br>epoch %{x}: %{y:.3g}", config.label),
         }
         for config in shown
     ]
-    last = max(int(points.index.max()) for points in series.values())
     chart = Chart(
         traces,
         340 + figures.legend_height(len(shown)),
-        figures.whole_axis("epoch", last),
+        figures.whole_axis("epoch", max(epoch for _, epoch, _ in rows)),
         figures.axis("consensus distance", rangemode="tozero"),
         {"showlegend": True},
         name="consensus-distance",
         title="Consensus distance by epoch",
     )
-    rows = [
-        {"configuration": label, "epoch": int(str(epoch)), "consensus_distance": float(value)}
-        for label, points in series.items()
-        for epoch, value in points.items()
-    ]
-    tables = {"consensus": pd.DataFrame(rows)}
-    return Section("consensus", "Consensus distance", [chart], NOTE, tables)
+    table = pd.DataFrame(rows, columns=["configuration", "epoch", "consensus_distance"])
+    return Section("consensus", "Consensus distance", [chart], NOTE, {"consensus": table})

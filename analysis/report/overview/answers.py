@@ -123,7 +123,7 @@ def _accuracy(configurations: Sequence[Configuration]) -> Answer:
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
     """Fewest bytes to the target accuracy, of those that reached it in all their runs."""
     runs = report.runs
-    target = report.target if report.target is not None else usual_target(runs, configurations)
+    target = report.target or usual_target(runs, configurations)
     if target is None or _all_chance_level(configurations):
         return []
     costs, uncounted = [], False

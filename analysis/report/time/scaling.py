@@ -1,10 +1,10 @@
-"""Scaling: runs that differ only in the number of workers, N; N0 is the fewest in a series.
+"""Scaling: runs that differ only in the number of workers.
 
     weak      efficiency(N) = step(N0) / step(N)
     strong    speed-up(N) = epoch(N0) / epoch(N), efficiency(N) = speed-up(N) x N0/N
 
-NOTE says what is equal in each. With one batch for all workers together (--global-batch-size) a
-step is strong scaling, too.
+N0 is the fewest workers in a series; NOTE says what is equal in each. With one batch for all
+workers together (--global-batch-size) a step is strong scaling, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
