@@ -105,14 +105,19 @@ def parse_core_count(text: str) -> float:
 def meant(text: str, units: Mapping[str, int | Decimal] | None = None) -> str:
     """A question to end a refusal with: did you mean 200k? (200000? without units); or nothing."""
     number, unit = _split(text)
-    if number is None or number < 0 or not unit or unit in (units or ()):
+    if number is None or number < 0 or unit in (units or ("",)):
         return ""
-    for known, size in (SIZES if units is None else units).items():
-        spellings = {start + ending for start in (known, known[:1]) for ending in ENDINGS}
-        if known and unit.casefold() in map(str.casefold, spellings):
-            right = plain(number * size) if units is None else f"{plain(number)}{known}"
+    for known, size in (units or SIZES).items():
+        if unit.casefold() in _spellings(known):
+            right = f"{plain(number)}{known}" if units else plain(number * size)
             return f"; did you mean {right}?"
     return ""
+
+
+def _spellings(unit: str) -> set[str]:
+    """In lower case: of M these are m, mb, mib, mbit, ..."""
+    starts = {unit.lower(), unit[:1].lower()} - {""}
+    return {start + ending for start in starts for ending in ENDINGS}
 
 
 def write_scaled(value: int, units: dict[str, int]) -> str:
