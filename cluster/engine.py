@@ -101,6 +101,10 @@ class ClusterPlan:
     """Links by rank, where they are shaped."""
     runs: tuple[RunFolder, ...]
     data_folder: Path
+    writers: tuple[str, ...]
+    """Names of those that write events: nodes, and auxiliary services that do as well."""
+    node_folders: Path
+    """The folder with one for each writer, by its name: the only one that it can write to."""
     imports: tuple[str, ...] = ()
     """Slow modules that the runs will import."""
 
@@ -161,6 +165,10 @@ class Engine(Protocol):
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Add the engine's own files to a new run folder."""
         return
+
+    def node_user(self, rank: int) -> int | None:
+        """The user, and group, that writes as this node; None where it is the host's own."""
+        return None
 
     def cluster(self, plan: ClusterPlan) -> Cluster: ...
 

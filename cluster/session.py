@@ -16,7 +16,9 @@ from cluster.engine import (
 from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.links.findings import burst_warning, verdict, with_statistics
+from cluster.node_folders import NodeFolders
 from cluster.observe.collector import Collector
+from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
@@ -26,7 +28,7 @@ from cluster.spec.errors import file_problem
 from cluster.spec.experiment import LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.strategies import STRATEGIES
-from cluster.watch import FOLDER_REMOVED, RunFailed, watch_run
+from cluster.watch import FOLDER_REMOVED, watch_run
 
 Summarise = Callable[[RunFolder, Experiment, str, str | None], Summary]
 Run = tuple[Experiment, RunFolder]
@@ -76,6 +78,7 @@ class Session:
         first, folder = runs[0]
         if not folder.path.is_dir():
             return [self._close(first, folder, "failed", FOLDER_REMOVED)]
+        folders = NodeFolders(folder, first.event_writers, self.engine.node_user)
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
             nodes=first.nodes,
@@ -85,19 +88,21 @@ class Session:
             links=first.links,
             runs=tuple(folder for _, folder in runs),
             data_folder=self.data_folder,
+            writers=first.event_writers,
+            node_folders=folders.folder,
             imports=_slow_imports(experiment for experiment, _ in runs),
         )
         summaries: list[Summary] = []
         current: Run = runs[0]
         try:
             self.progress.starting(first)
-            with self.engine.cluster(plan) as cluster:
+            with folders, self.engine.cluster(plan) as cluster:
                 if cluster.announcement:
                     self.progress.say(cluster.announcement)
                 if cluster.links:
                     self.progress.say(verdict(cluster.links))
                 for current in runs:
-                    summaries.append(self._run(*current, cluster))
+                    summaries.append(self._run(*current, cluster, folders))
         except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
@@ -108,7 +113,9 @@ class Session:
             raise
         return summaries
 
-    def _run(self, experiment: Experiment, folder: RunFolder, cluster: Cluster) -> Summary:
+    def _run(
+        self, experiment: Experiment, folder: RunFolder, cluster: Cluster, folders: NodeFolders
+    ) -> Summary:
         collector = Collector(
             folder.samples, cluster.sources, experiment.interval, experiment.node_names
         )
@@ -120,7 +127,7 @@ class Session:
             gpus_by_node(experiment, range(max(experiment.nodes, experiment.gpu))),
             experiment.interval,
         )
-        with collector, gpus:
+        with folders.of_run(folder, experiment), collector, gpus:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
             watch_run(experiment, folder, cluster, self.progress, self._warn_of_burst)
@@ -143,7 +150,7 @@ class Session:
     def _close(
         self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
     ) -> Summary:
-        summary = self.summarise(folder, experiment, status, error)
+        summary = self._summary(experiment, folder, status, error)
         try:
             if not folder.spec.exists():
                 write_json(folder.spec, experiment.to_json())
@@ -153,6 +160,23 @@ class Session:
             summary = replace(summary, status=status, error=FOLDER_REMOVED)
         self.progress.end(summary)
         return summary
+
+    def _summary(
+        self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
+    ) -> Summary:
+        """What the nodes' events say; they may say anything."""
+        try:
+            return self.summarise(folder, experiment, status, error)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as damage:
+            if status == "completed":
+                raise RunFailed(f"the nodes' events make no summary: {damage!r}") from damage
+            return Summary(
+                session=folder.session,
+                run=folder.name,
+                status=status,
+                error=error,
+                spec=experiment.to_json(),
+            )
 
 
 def prepare_folder(

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.engine import Cluster
-from cluster.observe.node_watch import POLL_S, NodeWatch
+from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
+from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Failure, Hello, Notice
 from cluster.spec.documents.links import MeasuredLink
+from cluster.spec.documents.node_files import plain_text
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.quantities import write_memory
@@ -18,10 +20,6 @@ GRACE_S = 3.0
 FOLDER_REMOVED = "its run folder was removed while the session ran: nothing of it is kept"
 SIGNALS = {128 + number for number in signal.Signals}
 """Exit codes of processes that a signal ended."""
-
-
-class RunFailed(Exception):
-    """A run ended badly; the message names the node and the cause."""
 
 
 def watch_run(
@@ -37,14 +35,15 @@ def watch_run(
     """
     names = experiment.all_names
     writers = {rank: name for rank, name in enumerate(names) if name in experiment.event_writers}
-    nodes = NodeWatch({rank: folder.events_of(name) for rank, name in writers.items()}, GRACE_S)
+    files = {rank: folder.events_of(name) for rank, name in writers.items()}
+    nodes = NodeWatch(files, GRACE_S, most_bytes(experiment))
     while True:
         for rank, event in nodes.read():
             progress.event(rank, event)
             if isinstance(event, Hello) and rank == 0:
                 warn_of_burst(cluster.links, event.model_bytes)
             elif isinstance(event, Notice):
-                progress.say(f"  {names[rank]}: {event.text}")
+                progress.say(f"  {names[rank]}: {plain_text(event.text)}")
         if not nodes.remaining:
             return
         if not folder.events(0).parent.is_dir():

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
-from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from workloads.comm.codecs import wire_bytes
@@ -38,9 +38,9 @@ OWN_SAMPLES = 1000
 
 
 def train(
-    spec: Experiment, rank: int, data_root: Path, log: EventLog, folder: RunFolder | None
+    spec: Experiment, rank: int, data_root: Path, log: EventLog, files: NodeFiles | None
 ) -> None:
-    """The whole run. `folder` receives the final model; None keeps nothing."""
+    """The whole run. `files` receive the final model and timeline; None keeps nothing."""
     log.boundary(Phase, phase="setup")
     # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
     gc.freeze()
@@ -67,8 +67,8 @@ def train(
             labels=shard.label_counts(),
         )
     )
-    if spec.timeline and folder is not None:
-        os.environ["HOROVOD_TIMELINE"] = str(folder.timeline)
+    if spec.timeline and files is not None:
+        os.environ["HOROVOD_TIMELINE"] = str(files.timeline)
     peers = join(spec, rank, model_bytes)
     if peers.order:
         log.write(RankOrder(order=peers.order))
@@ -96,8 +96,8 @@ def train(
     del trainer, prepared, called
     gc.collect()
     peers.leave()
-    if rank == 0 and folder is not None:
-        torch.save(model.cpu().state_dict(), folder.model)
+    if rank == 0 and files is not None:
+        torch.save(model.cpu().state_dict(), files.model)
     steps = spec.epochs * spec.steps_per_epoch
     log.write(
         Result(

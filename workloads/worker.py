@@ -3,10 +3,11 @@
     RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT   as torchrun sets them
     GRADWIRE_RUNS       run folders, one per line, executed in this order
     GRADWIRE_RECORD     0: print progress, record nothing
-                        1: write events, log and model into the run folder, for ./measure.sh
+                        1: write events, log and model, for ./measure.sh
                         unattended: write events and model, print progress (docs/several-hosts.md)
     GRADWIRE_STAY_S     unattended: seconds to stay after the last run, while a collector reads the
                         final counters
+    GRADWIRE_NODE_FOLDER   this node's own folder, to write to; without it, the run folder
     GRADWIRE_DATA       folder with the data (default: the cache)
 
 torch is imported once. Each run has its own forked process, so runs of a sweep share a node but no
@@ -128,14 +129,15 @@ def find_mistake(
 
 def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None) -> None:
     """Execute one run. `log` is given by launchers whose events go elsewhere."""
+    name = node_name(settings.rank)
+    files = folder.files_of(name).to_write() if settings.record else None
     if log is None:
         if settings.unattended:
             for node_folder in folder.node_folders():
                 node_folder.mkdir(exist_ok=True)  # not every way to copy keeps empty folders
-        elif settings.record:
-            log_to(folder.log(settings.rank))
-        events = folder.events(settings.rank) if settings.record else None
-        log = EventLog(events, node_name(settings.rank), aloud=settings.unattended)
+        elif files is not None:
+            log_to(files.log)
+        log = EventLog(files.events if files else None, name, aloud=settings.unattended)
     experiment = None
     try:
         experiment = folder.read_experiment()
@@ -143,13 +145,7 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
         if settings.rank >= experiment.workers:
             server.run_server(experiment, settings.rank, settings.data_folder, log)
         else:
-            training.train(
-                experiment,
-                settings.rank,
-                settings.data_folder,
-                log,
-                folder if settings.record else None,
-            )
+            training.train(experiment, settings.rank, settings.data_folder, log, files)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         if experiment is not None and memory.is_out_of_memory(error):

@@ -4,8 +4,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
+from cluster.spec.documents.codec import DocumentError
+from cluster.spec.documents.event_reader import LOG_BYTES, read_events
 from cluster.spec.documents.events import Boundary, End, Epoch, Event, Hello, Idle, Phase, Step
 from cluster.spec.documents.run_folder import RunFolder
 
@@ -60,6 +63,18 @@ class NodeLog:
         return [end.t - start.t for start, end in self.spans(phase)]
 
 
-def read_logs(folder: RunFolder, nodes: int) -> list[NodeLog]:
-    """By rank."""
-    return [NodeLog(folder.read_events(rank)) for rank in range(nodes)]
+def read_logs(
+    folder: RunFolder, nodes: int, most: int = LOG_BYTES, *, until_damage: bool = False
+) -> list[NodeLog]:
+    """By rank. `until_damage` takes the events before a line that is none."""
+    return [NodeLog(_read(folder.events(rank), most, until_damage)) for rank in range(nodes)]
+
+
+def _read(path: Path, most: int, until_damage: bool) -> list[Event]:
+    events: list[Event] = []
+    try:
+        events.extend(read_events(path, most))
+    except DocumentError:
+        if not until_damage:
+            raise
+    return events

@@ -9,6 +9,7 @@ from functools import cached_property
 from analysis.summary import control_traffic, counters
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
+from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import End, Hello, Phase, Step
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
@@ -24,8 +25,12 @@ class RecordedRun:
     samples: Sequence[Sample]
 
     @classmethod
-    def read(cls, folder: RunFolder, experiment: Experiment) -> RecordedRun:
-        logs = read_logs(folder, experiment.nodes)
+    def read(
+        cls, folder: RunFolder, experiment: Experiment, *, until_damage: bool = False
+    ) -> RecordedRun:
+        """`until_damage` takes of every event log what comes before a line that is no event."""
+        most = most_bytes(experiment)
+        logs = read_logs(folder, experiment.nodes, most, until_damage=until_damage)
         return cls(experiment, logs, list(folder.read_samples()))
 
     @property

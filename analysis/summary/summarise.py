@@ -16,8 +16,12 @@ from cluster.spec.experiment import Experiment
 def summarise(
     folder: RunFolder, experiment: Experiment, status: str, error: str | None = None
 ) -> Summary:
-    """Whatever the folder holds; what is not there is null."""
-    run = RecordedRun.read(folder, experiment)
+    """Whatever the folder holds; what is not there is null.
+
+    Of a failed or interrupted run a damaged event log counts as far as it is whole.
+    """
+    damage_is_known = status in ("failed", "interrupted")
+    run = RecordedRun.read(folder, experiment, until_damage=damage_is_known)
     result = run.logs[0].first(Result)
     steps = min(len(of_worker) for of_worker in run.steps)
     return Summary(

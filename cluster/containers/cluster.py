@@ -10,8 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+import yaml
+
 from cluster import interruption
-from cluster.containers.compose_file import path_in_node, project_name, split_service
+from cluster.containers.compose_file import (
+    path_in_node,
+    project_name,
+    recording_document,
+    split_service,
+)
 from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, down
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
@@ -68,12 +75,14 @@ class DockerCluster:
         environment = {
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
-            "GRADWIRE_RECORD": "1",
             VARIABLE: str(Owner.current()),
             **pages,
         }
+        folders = self.plan.node_folders
+        recording = folders / "compose.yml"
+        recording.write_text(yaml.safe_dump(recording_document(self.plan.writers, folders)))
         command = ["docker", "compose", "--file", str(self.plan.runs[0].compose)]
-        command += ["--project-name", self.project, "up"]
+        command += ["--file", str(recording), "--project-name", self.project, "up"]
         command += ["--detach", "--no-build", "--pull", "never"]
         record(Kind.CONTAINERS, self.project)
         process: subprocess.Popen[str] | None = None

@@ -1,15 +1,17 @@
 """A run -> the Compose document that starts its cluster. Pure.
 
 Every node extends the hardened one in compose/node.yml. Started by hand, the file repeats its run
-and prints results. The engine sets GRADWIRE_RECORD=1, so that nodes record events and wait for each
-run of GRADWIRE_RUNS to be released.
+and prints results; nodes can write nothing. The engine adds a folder for each node, in which it
+records events, and nodes wait for each run of GRADWIRE_RUNS to be released.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cluster import PROJECT
 from cluster.links.tc import CONGESTION_CONTROL
+from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
 
@@ -17,6 +19,7 @@ Service = dict[str, Any]
 """A service of a Compose document."""
 
 SESSION = "/session"
+OWN_FOLDER = "/node"
 REFERENCE = "reference"
 HELPER_CAPABILITIES = ("NET_ADMIN",)
 OWNER_LABEL = "gradwire.owner"
@@ -56,11 +59,11 @@ def compose_document(
         "sysctls": dict([CONGESTION_CONTROL]),
         "environment": {
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
-            "GRADWIRE_RECORD": "${GRADWIRE_RECORD:-0}",
+            "GRADWIRE_RECORD": "0",
         },
         "volumes": [
-            {"type": "bind", "source": _path(run.path.parent), "target": SESSION},
-            {"type": "bind", "source": _path(data_folder), "target": "/data", "read_only": True},
+            _mounted(run.path.parent, SESSION, read_only=True),
+            _mounted(data_folder, "/data", read_only=True),
         ],
     }
     make = _spark_worker if with_spark else _node
@@ -81,6 +84,23 @@ def compose_document(
         },
         **({"secrets": BUILD_SECRETS} if with_spark else {}),
     }
+
+
+def recording_document(writers: Sequence[str], node_folders: Path) -> Service:
+    """What the engine adds to a cluster's document: each writer's own folder, to write to."""
+    return {
+        "services": {
+            name: {
+                "environment": {"GRADWIRE_RECORD": "1", NODE_FOLDER: OWN_FOLDER},
+                "volumes": [_mounted(node_folders / name, OWN_FOLDER)],
+            }
+            for name in writers
+        }
+    }
+
+
+def _mounted(folder: Path, target: str, *, read_only: bool = False) -> Service:
+    return {"type": "bind", "source": _path(folder), "target": target, "read_only": read_only}
 
 
 def path_in_node(run: RunFolder) -> str:

@@ -71,15 +71,15 @@ class DockerEngine:
         kernel_support.check(links, link_modules(self.image))
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
-        """Write the run's compose.yml, and let the nodes' user write where nodes write."""
+        """Write the run's compose.yml."""
         document = compose_document(
             experiment, run, image=self.image, user=self.user, data_folder=data_folder
         )
         header = "# Repeat this run by hand: docker compose -f THIS_FILE up\n"
         run.compose.write_text(header + yaml.safe_dump(document, sort_keys=False))
-        if os.geteuid() == 0:
-            for folder in run.node_folders():
-                os.chown(folder, NODE_USER, NODE_USER)
+
+    def node_user(self, rank: int) -> int | None:
+        return NODE_USER if os.geteuid() == 0 else None
 
     def cluster(self, plan: ClusterPlan) -> DockerCluster:
         return DockerCluster(plan)

@@ -16,7 +16,8 @@ from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.gpu.session import RUNS, Plan, current_session, planned_run, read_plan
 from cluster.observe.collector import Collector
-from cluster.observe.node_watch import POLL_S, NodeWatch
+from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
+from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
@@ -86,11 +87,14 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
     """Wait until every node of this host has ended, or one has failed; the outcome in words."""
     ranks = range(plan.first_rank, plan.first_rank + plan.nodes_here)
     files = {rank: run.events(rank) for rank in ranks if rank < experiment.nodes}
-    watched = NodeWatch(files, GRACE_S)
+    watched = NodeWatch(files, GRACE_S, most_bytes(experiment))
     begun = time.monotonic()
     while True:
         missing, any_started = nodes.missing()
-        watched.read()
+        try:
+            watched.read()
+        except RunFailed as failure:
+            return str(failure)
         if not watched.remaining:
             return "all nodes have ended"
         never_started = not any_started and time.monotonic() - begun > PATIENCE_S

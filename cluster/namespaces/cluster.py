@@ -4,6 +4,7 @@ The supervisor ends when its standard input closes, and the kernel ends it with 
 are gone at once when the host is killed, also while torch is imported or links are verified.
 """
 
+import os
 import queue
 import shutil
 import subprocess
@@ -20,10 +21,19 @@ from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
 from cluster.spec.documents.run_folder import node_name
 
+ENTRY = "workloads.worker"
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20
 STOP_TIMEOUT_S = 5
 CAP_SYS_ADMIN = 21
+FIRST_USER = 1_900_000_000
+"""In a range that neither people, services nor containers have (systemd's UIDS-GIDS.md)."""
+MOST_NODES = 4096
+PASSED_ON = (
+    *("PATH", "HOME", "LANG", "LC_", "TZ", "LD_", "PYTHON", "MALLOC_", "OMP_", "MKL_", "KMP_"),
+    *("TORCH", "GLOO_", "NCCL_", "HOROVOD_", "GRADWIRE_"),
+)
+"""Beginnings of environment variables that nodes get: others may hold the user's secrets."""
 
 
 class NetnsCluster(Cluster):
@@ -57,6 +67,7 @@ class NetnsCluster(Cluster):
                     stderr=subprocess.PIPE,
                     text=True,
                     cwd=PROJECT,
+                    env={k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)},
                     start_new_session=True,  # Ctrl-C reaches the host, which then stops the nodes
                 )
             self._reader = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
@@ -162,9 +173,13 @@ class NetnsCluster(Cluster):
 def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> SupervisorPlan:
     return SupervisorPlan(
         nodes=plan.nodes,
-        entry="workloads.worker",
+        entry=ENTRY,
         imports=plan.imports,
         logs=tuple(str(plan.runs[0].log(rank)) for rank in range(plan.nodes)),
+        folders=tuple(str(plan.node_folders / node_name(rank)) for rank in range(plan.nodes)),
+        session=str(plan.runs[0].path.parent),
+        data_folder=str(plan.data_folder.resolve()),
+        first_user=first_user(),
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},
         environment={
@@ -172,7 +187,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
             "MASTER_PORT": "29500",
             "GRADWIRE_RUNS": "\n".join(str(run.path) for run in plan.runs),
             "GRADWIRE_RECORD": "1",
-            "GRADWIRE_DATA": str(plan.data_folder),
+            "GRADWIRE_DATA": str(plan.data_folder.resolve()),
             "OMP_NUM_THREADS": "1",
         },
     )
@@ -192,6 +207,24 @@ def has_sys_admin() -> bool:
     status = Path("/proc/self/status").read_text()
     capabilities = int(status.partition("CapEff:\t")[2].split()[0], 16)
     return bool(capabilities >> CAP_SYS_ADMIN & 1)
+
+
+def first_user() -> int | None:
+    """The user of rank 0 where nodes get users of their own, which root alone can give them."""
+    if os.geteuid() != 0 or not has_sys_admin():
+        return None
+    users = {find_users(Path(f"/proc/self/{kind}_map").read_text()) for kind in ("uid", "gid")}
+    return users.pop() if len(users) == 1 else None
+
+
+def find_users(id_map: str) -> int | None:
+    """The first of MOST_NODES numbers without an account among those that are mapped here."""
+    ranges = [tuple(map(int, line.split())) for line in id_map.splitlines()]
+    for first, _, count in ranges:
+        if first <= FIRST_USER and first + count >= FIRST_USER + MOST_NODES:
+            return FIRST_USER
+    first, _, count = max(ranges, key=lambda mapped: mapped[2])
+    return first + count // 2 if count > 4 * MOST_NODES else None  # root in a container
 
 
 def find_tool(name: str) -> str | None:

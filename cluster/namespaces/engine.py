@@ -21,7 +21,13 @@ from cluster.engine import (
     needs_containers,
 )
 from cluster.links import kernel_support
-from cluster.namespaces.cluster import NetnsCluster, find_tool, has_sys_admin, unshare_command
+from cluster.namespaces.cluster import (
+    NetnsCluster,
+    find_tool,
+    first_user,
+    has_sys_admin,
+    unshare_command,
+)
 from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -88,6 +94,10 @@ class NetnsEngine(Engine):
 
     def check_links(self, links: Iterable[Link]) -> None:
         kernel_support.check(links, link_modules())
+
+    def node_user(self, rank: int) -> int | None:
+        first = first_user()
+        return None if first is None else first + rank
 
     def cluster(self, plan: ClusterPlan) -> NetnsCluster:
         return NetnsCluster(plan)

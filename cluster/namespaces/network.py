@@ -13,7 +13,10 @@ from pathlib import Path
 from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec.documents.run_folder import node_name
 
+CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 libc = ctypes.CDLL(None, use_errno=True)

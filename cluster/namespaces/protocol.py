@@ -61,6 +61,13 @@ class SupervisorPlan:
     """Slow modules that are imported once, before the nodes are forked."""
     logs: tuple[str, ...]
     """By rank, the file for a node's output."""
+    folders: tuple[str, ...]
+    """By rank, the folder that a node writes to."""
+    session: str
+    """The folder with all runs, which nodes read."""
+    data_folder: str
+    first_user: int | None
+    """The user of rank 0; the others follow. None: all nodes are the host's own user."""
     cgroups: dict[int, list[str]]
     """By rank, the cgroup.procs files of the control groups that a node joins."""
     links: dict[int, str]

@@ -8,7 +8,6 @@ One process imports the worker's module (and with it torch) once; every node is 
 """
 
 import contextlib
-import ctypes
 import importlib
 import os
 import selectors
@@ -17,19 +16,19 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.namespaces import links, network
+from cluster.namespaces import isolation, links, network
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.spec.documents.links import LinkStatistics
+from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name
 
 PR_SET_NAME = 15
-PR_SET_NO_NEW_PRIVS = 38
-CAPABILITY_VERSION_3 = 0x20080522
 
 Send = Callable[[Message], None]
+Worker = Callable[[], int]
 
 
 def main(document: str) -> int:
@@ -47,9 +46,7 @@ def main(document: str) -> int:
     if status != 0:
         print("the network could not be built", file=sys.stderr)
         return 1
-    nodes = {
-        fork_node(rank, namespaces[rank], plan, entry.main): rank for rank in range(plan.nodes)
-    }
+    nodes = {fork_node(rank, namespaces, plan, entry.main): rank for rank in range(plan.nodes)}
     send(Message(Kind.READY))
     watch(nodes, lambda: links.read_statistics(list(plan.links), namespaces), send)
     return 0
@@ -72,43 +69,66 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     return 0
 
 
-def fork_node(rank: int, namespace: int, plan: SupervisorPlan, worker: Callable[[], int]) -> int:
-    """Fork an unprivileged process in the node's namespace that runs the worker; its number."""
-    child = os.fork()
-    if child != 0:
-        return child
-    code = 1
+def fork_node(rank: int, namespaces: list[int], plan: SupervisorPlan, work: Worker) -> int:
+    """Fork a confined process in the node's namespaces that runs the worker; its number.
+
+    It is the first process of its process namespace: what it starts ends with it.
+    """
+    with own_processes():
+        child = os.fork()
+        if child != 0:
+            return child
+        code = 1
+        try:
+            become_node(rank, namespaces, plan)
+            code = work()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(OSError):
+                sys.stderr.flush()
+            os._exit(code)
+
+
+@contextlib.contextmanager
+def own_processes() -> Iterator[None]:
+    """Children that are forked in a `with` statement get a process namespace of their own."""
+    home = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    network.check(network.libc.unshare(network.CLONE_NEWPID), "unshare")
     try:
-        log = os.open(plan.logs[rank], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        nothing = os.open("/dev/null", os.O_RDONLY)
-        for target, source in ((0, nothing), (1, log), (2, log)):
-            os.dup2(source, target)
-        network.enter(namespace)
-        network.check(network.libc.unshare(network.CLONE_NEWUTS), "unshare")
-        socket.sethostname(node_name(rank))
-        network.libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # for ps and top
-        for processes in plan.cgroups.get(rank, ()):
-            Path(processes).write_text("0")
-        drop_privileges()
-        os.environ["RANK"] = str(rank)
-        os.environ["WORLD_SIZE"] = str(plan.nodes)
-        code = worker()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
+        yield
     finally:
-        with contextlib.suppress(OSError):
-            sys.stderr.flush()
-        os._exit(code)
+        network.check(network.libc.setns(home, network.CLONE_NEWPID), "setns")
+        os.close(home)
 
 
-def drop_privileges() -> None:
-    """Give up all capabilities for good, also where the host runs as root."""
-    network.check(network.libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    network.check(network.libc.capset(header, nothing), "capset")
+def become_node(rank: int, namespaces: list[int], plan: SupervisorPlan) -> None:
+    """Enter the node's namespaces and control groups, and give up all that it does not need."""
+    log = os.open(plan.logs[rank], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    for target, source in ((0, nothing), (1, log), (2, log)):
+        os.dup2(source, target)
+    network.enter(namespaces[rank])
+    own = network.CLONE_NEWUTS | network.CLONE_NEWIPC | network.CLONE_NEWNS
+    network.check(network.libc.unshare(own), "unshare")
+    socket.sethostname(node_name(rank))
+    network.libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # for ps and top
+    for processes in plan.cgroups.get(rank, ()):
+        Path(processes).write_text("0")
+    for descriptor in (log, nothing, *namespaces):
+        os.close(descriptor)
+    isolation.make_read_only()
+    isolation.confine(plan.session, plan.data_folder, plan.folders[rank])
+    isolation.limit(plan.nodes, plan.first_user is not None)
+    isolation.drop_privileges(None if plan.first_user is None else plan.first_user + rank)
+    isolation.settle(node_name(rank))
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(plan.nodes),
+        NODE_FOLDER: plan.folders[rank],
+    }
 
 
 def watch(

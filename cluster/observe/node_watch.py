@@ -2,37 +2,29 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from cluster.spec.documents.events import End, Event, Failure, parse_event
+from cluster.spec.documents.codec import DocumentError
+from cluster.spec.documents.event_reader import LOG_BYTES, EventReader
+from cluster.spec.documents.events import End, Event, Failure, Hello
+from cluster.spec.documents.node_files import plain_text
 
 POLL_S = 0.05
 
 
-class EventTail:
-    """Gives each whole line of a growing file once; a line without its end yet waits."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def read(self) -> list[Event]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except FileNotFoundError:
-            return []
-        end = text.rfind(b"\n") + 1
-        self._offset += end
-        return [parse_event(line) for line in text[:end].splitlines()]
+class RunFailed(Exception):
+    """A run ended badly; the message names the node and the cause."""
 
 
 class NodeWatch:
-    """Follows the event files of some nodes (rank -> file)."""
+    """Follows the event logs of some nodes (rank -> file), each of `most_bytes` at most."""
 
-    def __init__(self, files: Mapping[int, Path], grace_s: float) -> None:
-        self._tails = {rank: EventTail(path) for rank, path in files.items()}
+    def __init__(
+        self, files: Mapping[int, Path], grace_s: float, most_bytes: int = LOG_BYTES
+    ) -> None:
+        self._files = files
+        self._readers = {rank: EventReader(path, most_bytes) for rank, path in files.items()}
         self._grace_s = grace_s
         self._deadline: float | None = None
         self.ended: set[int] = set()
@@ -41,16 +33,28 @@ class NodeWatch:
     @property
     def remaining(self) -> list[int]:
         """Ranks of the nodes that have not ended."""
-        return sorted(set(self._tails) - self.ended)
+        return sorted(set(self._files) - self.ended)
 
     def read(self) -> list[tuple[int, Event]]:
-        """New events of all nodes, with the rank that wrote them."""
-        events = [(rank, event) for rank, tail in self._tails.items() for event in tail.read()]
+        """New events of all nodes, with the rank that wrote them; RunFailed where one is none."""
+        events = [(rank, event) for rank in self._files for event in self._read(rank)]
         for rank, event in events:
             if isinstance(event, End):
                 self.ended.add(rank)
             elif isinstance(event, Failure):
-                self.failures[rank] = event
+                self.failures[rank] = replace(event, message=plain_text(event.message))
+        return events
+
+    def _read(self, rank: int) -> list[Event]:
+        path = self._files[rank]
+        try:
+            events = self._readers[rank].read()
+        except DocumentError as error:
+            raise RunFailed(f"{path.stem} wrote no event log: {error}; see {path}") from None
+        for hello in (event for event in events if isinstance(event, Hello)):
+            if hello.rank != rank or hello.node not in ("", path.stem):
+                claim = plain_text(f"{hello.node}, rank {hello.rank}", 50)
+                raise RunFailed(f"{path.stem} claims to be {claim}; see {path}")
         return events
 
     def is_overdue(self, is_node_lost: bool) -> bool:

@@ -100,8 +100,10 @@ def test_nodes_are_hardened(tmp_path: Path) -> None:
         assert host["ReadonlyRootfs"]
         assert "no-new-privileges:true" in host["SecurityOpt"]
         assert not host["PortBindings"]
-        sources = [mount["Source"] for mount in detail["Mounts"] if mount["RW"]]
-        assert [Path(source).parent for source in sources] == [tmp_path]
+        name = detail["Config"]["Hostname"]
+        written = [mount["Source"] for mount in detail["Mounts"] if mount["RW"]]
+        assert [source.endswith(f"/.nodes-001/{name}") for source in written] == [True]
+        assert host["PidsLimit"] == 512
     for line in status.decode().splitlines():
         name, value = line.split(":\t")
         assert int(value, 16) == (1 if name == "NoNewPrivs" else 0), line

@@ -252,6 +252,8 @@ def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interr
         links={},
         runs=(run,),
         data_folder=tmp_path,
+        writers=(),
+        node_folders=tmp_path,
     )
     cluster = spark_cluster.SparkCluster(plan, "yarn")
     run.log_of("driver").write_text("a warning\n")

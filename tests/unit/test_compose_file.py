@@ -14,8 +14,10 @@ from cluster.containers.compose_file import (
     compose_document,
     path_in_node,
     project_name,
+    recording_document,
     split_service,
 )
+from cluster.namespaces import isolation
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 
@@ -102,6 +104,8 @@ def test_the_hardened_node_has_no_privilege() -> None:
     assert node["read_only"] is True
     assert "no-new-privileges:true" in node["security_opt"]
     assert node["user"].split(":")[0] != "0"
+    assert node["pids_limit"] == isolation.PROCESSES
+    assert node["ulimits"]["fsize"] == isolation.FILE_BYTES
 
 
 def test_the_only_network_is_internal(experiment: Experiment) -> None:
@@ -111,14 +115,20 @@ def test_the_only_network_is_internal(experiment: Experiment) -> None:
         assert node["networks"] == list(networks)
 
 
-def test_nodes_mount_the_session_and_read_only_data(
-    experiment: Experiment,
-) -> None:
+def test_nodes_mount_the_session_and_the_data_read_only(experiment: Experiment) -> None:
     for node in nodes(experiment).values():
-        session, data = node["volumes"]
-        assert session == {"type": "bind", "source": str(RUN.path.parent), "target": "/session"}
-        assert data["source"] == str(DATA)
-        assert data["read_only"] is True
+        assert [volume["source"] for volume in node["volumes"]] == [str(RUN.path.parent), str(DATA)]
+        assert all(volume["read_only"] for volume in node["volumes"])
+
+
+def test_the_engine_adds_a_writable_folder_for_each_writer() -> None:
+    experiment = Experiment(workers=2, launcher="spark", engine="docker")
+    added = recording_document(experiment.event_writers, Path("/runs/.nodes"))["services"]
+    sources = {name: service["volumes"][0]["source"] for name, service in added.items()}
+    assert sources == {name: f"/runs/.nodes/{name}" for name in ("node0", "node1", "driver")}
+    assert set(sources) <= set(nodes(experiment))
+    for service in added.values():
+        assert service["environment"]["GRADWIRE_NODE_FOLDER"] == service["volumes"][0]["target"]
 
 
 def test_a_run_is_found_in_the_node_below_the_mounted_session(experiment: Experiment) -> None:
@@ -131,7 +141,7 @@ def test_started_by_hand_it_repeats_its_run_and_records_nothing(experiment: Expe
     for node in nodes(experiment).values():
         environment = node["environment"]
         assert environment["GRADWIRE_RUNS"] == f"${{GRADWIRE_RUNS:-{path_in_node(RUN)}}}"
-        assert environment["GRADWIRE_RECORD"] == "${GRADWIRE_RECORD:-0}"
+        assert environment["GRADWIRE_RECORD"] == "0"
 
 
 def test_cpus_are_limited_only_by_the_option(experiment: Experiment) -> None:

@@ -43,13 +43,13 @@ def test_rank_can_be_read_off_a_node_s_name_and_files(folder: RunFolder) -> None
 
 
 def test_nodes_write_only_to_folders_that_are_there_from_the_start(folder: RunFolder) -> None:
-    for path in (folder.events(0), folder.log(0), folder.model):
+    for path in vars(folder.files_of("node0")).values():
         assert path.parent in folder.node_folders()
         assert path.parent.is_dir()
 
 
 def test_what_the_host_writes_is_out_of_the_nodes_folders(folder: RunFolder) -> None:
-    """Nodes are another user, who may write to those folders."""
+    """Nodes that no engine made write to those folders."""
     hosts = (folder.spec, folder.summary, folder.environment, folder.compose, folder.samples)
     for path in hosts:
         assert path.parent == folder.path

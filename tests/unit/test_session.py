@@ -38,6 +38,9 @@ class Slots:
     def prepare_run(self, *_: object) -> None:
         pass
 
+    def node_user(self, rank: int) -> None:
+        return None
+
     def cluster(self, plan: ClusterPlan) -> Slots:
         self.plan = plan
         self.started.append(len(plan.runs))

@@ -26,16 +26,18 @@ START_TIMEOUT_S = 120
 
 def main() -> int:
     runs, record, data_folder = spark_task.from_environment()
-    logs = [EventLog(folder.events_of(NODE) if record else None, NODE) for folder in runs]
     session = SparkSession.builder.appName("gradwire").getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    logs[0].write(Notice(text=f"Spark {session.version} is up"))
-    for folder, log in zip(runs, logs, strict=True):
+    for folder in runs:
         if record and not appears(folder.spec):
             print(f"driver: {folder.spec} did not appear within {PATIENCE_S:g} s", file=sys.stderr)
             return 3
-        if record:
-            log_to(folder.log_of(NODE))
+        files = folder.files_of(NODE).to_write() if record else None
+        if files is not None:
+            log_to(files.log)
+        log = EventLog(files.events if files else None, NODE)
+        if folder is runs[0]:
+            log.write(Notice(text=f"Spark {session.version} is up"))
         try:
             run(folder, data_folder, record)
         except Exception as error:

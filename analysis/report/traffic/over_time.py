@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from analysis.report.context import Report
 from analysis.report.figures import PALETTE, axis, hover, rate_scale, rounded
 from analysis.report.page import Chart, Choice, Layout, Section, Trace
+from cluster.spec.documents.event_reader import read_lines
 from cluster.spec.documents.run_folder import RunFolder
 
 BINS = 120
@@ -80,12 +81,9 @@ def _rate(
 
 def _phases(folder: RunFolder, start: float) -> list[tuple[str, float, float]]:
     """Of node 0, whose phase boundaries are those of all. Only lines of that kind are parsed."""
-    try:
-        lines = folder.events(0).read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
     kinds = (b'{"event":"phase"', b'{"event":"end"')
-    boundaries = [json.loads(line) for line in lines if line.startswith(kinds)]
+    lines = (line for line in read_lines(folder.events(0)) if line.startswith(kinds))
+    boundaries = [json.loads(line) for line in lines]
     return [
         (event["phase"], round(event["t"] - start, 3), round(after["t"] - start, 3))
         for event, after in itertools.pairwise(boundaries)

@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import field
+from reprlib import repr as short
 from typing import Any, ClassVar, NamedTuple
 
 from cluster.spec.documents import schema1
@@ -197,7 +198,7 @@ def parse_event(line: str | bytes) -> Event:
     """One line as its class; an event of a later version is an Event that keeps its keys."""
     document: Any = parse_json(line)
     if not isinstance(document, dict):
-        raise DocumentError(f"an event must be an object, not {document!r}")
+        raise DocumentError(f"an event must be an object, not {short(document)}")
     document = schema1.upgrade_event(document)
     kind = document.pop("event", None)
     return KINDS.get(kind, Event).from_json(document)

@@ -25,8 +25,10 @@ from cluster.spec.documents.codec import (
     parse_json,
 )
 from cluster.spec.documents.environment import Environment
-from cluster.spec.documents.events import Event, parse_event
+from cluster.spec.documents.event_reader import LOG_BYTES, read_events
+from cluster.spec.documents.events import Event
 from cluster.spec.documents.links import Links, MeasuredLink
+from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.documents.records import GpuSample, Sample
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment, node_name
@@ -83,8 +85,16 @@ class RunFolder:
     def log_of(self, node: str) -> Path:
         return self.path / "logs" / f"{node}.log"
 
+    def heartbeat_of(self, node: str) -> Path:
+        return self.path / "events" / f"{node}.heartbeat"
+
+    def files_of(self, node: str) -> NodeFiles:
+        """What a node writes."""
+        paths = self.events_of(node), self.log_of(node), self.heartbeat_of(node)
+        return NodeFiles(*paths, self.model, self.timeline)
+
     def node_folders(self) -> list[Path]:
-        """The folders that nodes write to; everything else belongs to the host."""
+        """The folders with files that nodes write; everything else belongs to the host."""
         return [self.path / name for name in ("events", "logs", "model")]
 
     def create(self) -> RunFolder:
@@ -108,17 +118,9 @@ class RunFolder:
             return []
         return _read(self.links, Links, schema1.upgrade_links).links
 
-    def read_events(self, rank: int) -> list[Event]:
+    def read_events(self, rank: int, most_bytes: int = LOG_BYTES) -> list[Event]:
         """All whole lines; a line cut off by a crash is left out."""
-        path = self.events(rank)
-        try:
-            lines = path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        try:
-            return [parse_event(line) for line in lines[:-1] if line]
-        except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{path.name}: {error}") from None
+        return list(read_events(self.events(rank), most_bytes))
 
     def read_samples(self) -> Iterator[Sample]:
         """All whole lines, as with events."""
