@@ -9,6 +9,7 @@
                         final counters
     GRADWIRE_NODE_FOLDER   this node's own folder, to write to; without it, the run folder
     GRADWIRE_DATA       folder with the data (default: the cache)
+    GRADWIRE_CLOCK      the host's clock (cluster/spec/clock.py)
 
 torch is imported once. Each run has its own forked process, so runs of a sweep share a node but no
 state. Start protocol with GRADWIRE_RECORD=1: the worker starts a run when its spec.json appears,

@@ -23,6 +23,7 @@ from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, do
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
 from cluster.ownership import VARIABLE, Kind, Owner, record, tied
+from cluster.spec import clock
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters, total
 from cluster.spec.documents.run_folder import node_name
@@ -76,6 +77,7 @@ class DockerCluster:
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             VARIABLE: str(Owner.current()),
+            **clock.shared(),
             **pages,
         }
         folders = self.plan.node_folders

@@ -11,6 +11,7 @@ from typing import Any
 
 from cluster import PROJECT
 from cluster.links.tc import CONGESTION_CONTROL
+from cluster.spec import clock
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
@@ -60,6 +61,7 @@ def compose_document(
         "environment": {
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
             "GRADWIRE_RECORD": "0",
+            clock.VARIABLE: f"${{{clock.VARIABLE}:-}}",
         },
         "volumes": [
             _mounted(run.path.parent, SESSION, read_only=True),

@@ -22,6 +22,7 @@ from typing import Self
 from cluster import PROJECT, interruption
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
 from cluster.ownership import scratch_folder
+from cluster.spec import clock
 from cluster.spec.documents.links import MeasuredLink
 
 START_TIMEOUT_S = 180
@@ -58,6 +59,7 @@ class SparkCluster(Cluster):
             **os.environ,
             "PYTHONPATH": str(PROJECT),
             **scratch_variables(self._scratch.name),
+            **clock.shared(),  # executors on this machine inherit it
         }
         if self.master.startswith("local"):  # this very machine
             environment.setdefault("PYSPARK_PYTHON", sys.executable)

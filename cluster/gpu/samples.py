@@ -1,12 +1,12 @@
 """Readings of every node's GPUs -> gpu_samples.csv, while a run lasts."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from cluster.gpu.nvml import Nvml
 from cluster.observe.collector import CsvSampler, Rows, RowSource
+from cluster.spec import clock
 from cluster.spec.documents.records import GpuSample
 from cluster.spec.experiment import Experiment, node_name
 
@@ -35,7 +35,7 @@ class GpuCollector(CsvSampler):
         def read() -> Rows:
             assert nvml is not None
             return [
-                GpuSample(time.time(), node, index, nvml.read(index)).row()
+                GpuSample(clock.now(), node, index, nvml.read(index)).row()
                 for node, indices in gpus.items()
                 for index in indices
             ]

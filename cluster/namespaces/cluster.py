@@ -17,6 +17,7 @@ from cluster import PROJECT, cgroups, interruption
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
 from cluster.ownership import tied
+from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
 from cluster.spec.documents.run_folder import node_name
@@ -189,6 +190,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
             "GRADWIRE_RECORD": "1",
             "GRADWIRE_DATA": str(plan.data_folder.resolve()),
             "OMP_NUM_THREADS": "1",
+            **clock.shared(),
         },
     )
 

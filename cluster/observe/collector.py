@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cluster.engine import CounterSource
+from cluster.spec import clock
 from cluster.spec.documents.records import Sample
 
 RATE_READINGS = 10
@@ -121,7 +122,7 @@ class Collector(CsvSampler):
 
     def _rows(self, source: CounterSource, is_first: bool) -> Rows:
         readings = source.read()
-        now = time.time()
+        now = clock.now()
         if is_first:
             with self._lock:
                 for rank, counters in readings.items():

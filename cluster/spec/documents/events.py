@@ -1,11 +1,11 @@
 """What a node writes to events/node<k>.jsonl, a line for each event: a class for each kind."""
 
 import json
-import time
 from dataclasses import field
 from reprlib import repr as short
 from typing import Any, ClassVar, NamedTuple
 
+from cluster.spec import clock
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import (
     SCHEMA,
@@ -33,7 +33,7 @@ class Event(Document):
         if kind:
             KINDS[kind] = cls
 
-    t: float = field(default_factory=lambda: round(time.time(), 4))
+    t: float = field(default_factory=lambda: round(clock.now(), 4))
     """Unix time, seconds."""
 
     def to_json(self) -> Json:
@@ -199,6 +199,7 @@ def parse_event(line: str | bytes) -> Event:
     document: Any = parse_json(line)
     if not isinstance(document, dict):
         raise DocumentError(f"an event must be an object, not {short(document)}")
+    if not isinstance(document.get("event"), str):
+        raise DocumentError(f"must be text, not {short(document.get('event'))}", "event")
     document = schema1.upgrade_event(document)
-    kind = document.pop("event", None)
-    return KINDS.get(kind, Event).from_json(document)
+    return KINDS.get(document.pop("event"), Event).from_json(document)
