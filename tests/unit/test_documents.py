@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
 from cluster.spec.documents import schema1
@@ -22,9 +24,11 @@ from cluster.spec.documents.events import (
     ConnectionBytes,
     End,
     Event,
+    Failure,
     Idle,
     Notice,
     RankOrder,
+    Result,
     parse_event,
 )
 from cluster.spec.documents.field_docs import field_docs
@@ -126,6 +130,27 @@ def test_a_number_that_is_not_finite_is_null_both_ways() -> None:
         == PerStep(sent_mean_bytes=1.0).to_json()
     )
     assert from_json(PerStep, parse_json('{"ratio": NaN}')) == PerStep()
+
+
+@hypothesis.given(
+    floats=st.floats(), whole=st.integers(), text=st.text(st.characters(exclude_categories=()))
+)
+def test_whatever_is_written_can_be_read(floats: float, whole: int, text: str) -> None:
+    """A number out of range is null, text is without lone surrogates and control characters."""
+    result = Result(loss=floats, accuracy=floats, steps=abs(whole) % 10**18)
+    read = parse_event(result.line())
+    assert isinstance(read, Result)
+    assert read.steps == result.steps
+    if 1e-50 < abs(floats) < 1e50:
+        assert read.loss == floats
+    message = parse_event(Failure(message=text).line())
+    assert isinstance(message, Failure)
+    assert message.message.encode().decode() == message.message
+    assert [character for character in message.message if character < " "] == [
+        character for character in text if character in "\t\n"
+    ]
+    if text.isprintable():
+        assert message.message == text
 
 
 def test_a_wrong_event_is_named_with_its_file(folder: RunFolder) -> None:

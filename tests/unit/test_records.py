@@ -19,7 +19,7 @@ from cluster.spec.documents.records import (
 )
 from tests.own_network import in_own_network
 
-numbers = some.integers(0, 2**64 - 1)
+numbers = some.integers(0, 2**63 - 1)
 counters = some.builds(Counters, numbers, numbers, numbers, numbers)
 
 

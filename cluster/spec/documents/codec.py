@@ -54,8 +54,12 @@ class Range:
 
 
 LARGEST = 2**63 - 1
-Integer = Annotated[int, Range(-LARGEST, LARGEST)]
-Count = Annotated[int, Range(0, LARGEST)]
+"""Of a whole number: what a column of a table can hold."""
+LARGEST_NUMBER = 1e50
+"""Beyond the largest float32; squares, products and quotients of numbers up to it are finite.
+Numbers nearer to 0 than its inverse are read as 0."""
+LONGEST_TEXT = 100_000
+Count = Annotated[int, Range(0)]
 Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
@@ -87,9 +91,11 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def to_json(value: object) -> object:
-    """What json.dumps takes; a number that is not finite becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    """What json.dumps takes and from_json reads: a number out of range becomes null."""
+    if isinstance(value, int | float):
+        return value if abs(value) <= _most(value) else None
+    if isinstance(value, str):
+        return _printable(value.encode(errors="replace").decode())[:LONGEST_TEXT]
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     if isinstance(value, dict):
@@ -151,10 +157,37 @@ NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def _read_scalar(kinds: tuple[type, ...], value: Any) -> Any:
     """True is no number, and a whole number will do for any."""
     kind = type(value)
-    if kind not in kinds and not (kind is int and float in kinds and abs(value) <= LARGEST):
+    if kind not in kinds and not (kind is int and float in kinds):
         wanted = " or ".join(NAMES[kind] for kind in kinds)
         raise DocumentError(f"must be {wanted}, not {short(value)}")
-    return value
+    if kind is str:
+        return _read_text(value)
+    if not abs(value) <= (most := _most(value)):  # false for NaN, too
+        bound = f"at least -{most:g}" if value < 0 else f"at most {most:g}"
+        raise DocumentError(f"must be {bound}, not {short(value)}")
+    return value if kind is not float or abs(value) * LARGEST_NUMBER >= 1 else 0.0
+
+
+def _most(number: float) -> float:
+    return LARGEST_NUMBER if isinstance(number, float) else LARGEST
+
+
+def _read_text(text: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise DocumentError(f"must have at most {LONGEST_TEXT:,} characters, not {len(text):,}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DocumentError(f"must be text that UTF-8 can encode, not {text!a:.60}") from None
+    return _printable(text)
+
+
+CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+def _printable(text: str) -> str:
+    """Without control characters: what a node writes may be printed on a terminal."""
+    return text if text.isprintable() else text.translate(CONTROL)
 
 
 def _read_range(read: Reader, allowed: Range, value: Any) -> Any:
@@ -182,9 +215,9 @@ def _read_dict(key_type: type, read: Reader, value: Any) -> dict[Any, Any]:
     found = {}
     for key, item in _object(value).items():
         try:
-            found[key_type(key)] = read(item)
+            found[key_type(_read_text(key))] = read(item)
         except DocumentError as error:
-            raise error.below(key) from None
+            raise error.below(ascii(key)[1:-1]) from None
     return found
 
 

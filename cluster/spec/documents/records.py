@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from cluster.spec.documents.codec import LARGEST, LARGEST_NUMBER
+
 HEADER_BYTES = 66
 """Ethernet 14 + IPv4 20 + TCP 20 + timestamps 12: the headers of a packet, as the kernel counts.
 
@@ -122,7 +124,8 @@ class Sample:
     @classmethod
     def from_row(cls, row: list[str]) -> Sample:
         t, source, node, *numbers = row
-        return cls(float(t), source, node, Counters(*(int(number) for number in numbers)))
+        counters = Counters(*(_count(number) for number in numbers))
+        return cls(_time(t), source, node, counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,5 +176,19 @@ class GpuSample:
     @classmethod
     def from_row(cls, row: list[str]) -> GpuSample:
         t, node, gpu, *cells = row
-        reading = GpuReading(*(int(cell) if cell else None for cell in cells))
-        return cls(float(t), node, int(gpu), reading)
+        reading = GpuReading(*(_count(cell) if cell else None for cell in cells))
+        return cls(_time(t), node, _count(gpu), reading)
+
+
+def _time(text: str) -> float:
+    t = float(text)
+    if not abs(t) <= LARGEST_NUMBER:  # false for NaN, too
+        raise ValueError(f"t must be a time, not {text:.20}")
+    return t
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= LARGEST:
+        raise ValueError(f"a counter must be between 0 and {LARGEST}, not {text:.20}")
+    return count

@@ -21,7 +21,9 @@ from cluster.spec.documents.codec import (
     Document,
     DocumentError,
     Json,
+    Options,
     OtherSchema,
+    from_json,
     parse_json,
 )
 from cluster.spec.documents.environment import Environment
@@ -106,6 +108,14 @@ class RunFolder:
         """SpecError for what is no spec."""
         return Experiment.parse(self.spec.read_bytes())
 
+    def read_spec(self) -> Options:
+        """The options as they were recorded, by any version; read_experiment also checks them."""
+        document = _read_object(self.spec)
+        try:
+            return from_json(Options, document)
+        except DocumentError as error:
+            raise DocumentError(f"{self.spec.name}: {error}") from None
+
     def read_summary(self) -> Summary:
         return _read(self.summary, Summary, schema1.upgrade_summary)
 
@@ -151,20 +161,28 @@ def _read_rows(path: Path, parse: Callable[[list[str]], R]) -> Iterator[R]:
 
 def _read(path: Path, kind: type[D], upgrade: Callable[[Json], Json]) -> D:
     """A document of this schema or an older one; DocumentError names the file and the key."""
+    document = _read_object(path)
+    try:
+        document = upgrade(document)
+        found = document.get("schema")
+        if found != SCHEMA:
+            told = f"{path.name} has schema {short(found)}, this version reads 1 and {SCHEMA}"
+            raise OtherSchema(told)
+        return kind.from_json(document)
+    except OtherSchema:
+        raise
+    except (DocumentError, RecursionError) as error:
+        raise DocumentError(f"{path.name}: {error}") from None
+
+
+def _read_object(path: Path) -> Json:
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{path.name} is cut off or damaged: {error}") from None
     if not isinstance(document, dict):
         raise DocumentError(f"{path.name} must be an object, not {short(document)}")
-    document = upgrade(document)
-    if document.get("schema") != SCHEMA:
-        found = document.get("schema")
-        raise OtherSchema(f"{path.name} has schema {found!r}, this version reads 1 and {SCHEMA}")
-    try:
-        return kind.from_json(document)
-    except DocumentError as error:
-        raise DocumentError(f"{path.name}: {error}") from None
+    return document
 
 
 def write_json(path: Path, document: Document | Json) -> None:
@@ -195,7 +213,14 @@ def new_session(output: Path) -> Path:
 
 
 def find_runs(output: Path) -> list[RunFolder]:
-    """Every run below a runs/ folder, a session or a run itself, in order of time."""
-    found = {path.parent for path in output.glob("**/spec.json")}
-    found |= {path.parent for path in output.glob("**/summary.json")}
+    """Every run below a runs/ folder, a session or a run itself, in order of time.
+
+    A folder that cannot be opened may be one: whoever reads it says why it cannot.
+    """
+    found, closed = set(), []
+    for path, folders, files in os.walk(output, onerror=lambda e: closed.append(e.filename)):
+        if not {"spec.json", "summary.json"}.isdisjoint((*folders, *files)):
+            found.add(Path(path))
+            folders.clear()  # nothing that a run holds is a run
+    found |= {Path(path) for path in closed if os.path.isdir(path)}
     return [RunFolder(path) for path in sorted(found)]

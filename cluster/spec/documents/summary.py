@@ -6,7 +6,7 @@ interfaces count, headers included, unless a key says payload: bytes less 66 of 
 
 from dataclasses import field
 
-from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Integer, Options, Share
+from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
 from cluster.spec.documents.links import MeasuredLink
 
 
@@ -124,9 +124,9 @@ class PairTraffic(Document):
 class InterfaceTraffic(Document):
     """What interfaces counted of the traffic in the matrix."""
 
-    payload_bytes: Integer
+    payload_bytes: int
     """Payload of all nodes, without what TCP sent again."""
-    payload_bytes_by_node: list[Integer] = field(default_factory=list)
+    payload_bytes_by_node: list[int] = field(default_factory=list)
     """Payload by rank, without what TCP sent again."""
     retransmitted_bytes_by_node: list[Count] = field(default_factory=list)
     """What TCP sent again, by rank."""
@@ -152,9 +152,9 @@ class CounterBytes(Document):
 
     worker_bytes: Count | None = None
     """The workers' own reading of their interfaces."""
-    kernel_bytes: Integer | None = None
+    kernel_bytes: int | None = None
     """The kernel's counters, read by the host; null where the run did not end."""
-    docker_bytes: Integer | None = None
+    docker_bytes: int | None = None
     """The Docker API; null without Docker."""
     largest_difference: Amount | None = None
     """Largest difference of one of them from the workers' reading, as a fraction."""
