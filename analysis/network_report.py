@@ -11,6 +11,7 @@ if __name__ == "__main__":
     own_environment.enter("analysis.network_report")  # before anything that needs pandas
 
 import argparse
+import contextlib
 import time
 import webbrowser
 from collections.abc import Sequence
@@ -104,7 +105,11 @@ def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
 def _newest(folders: Sequence[RunFolder]) -> tuple[float, ...]:
     """Changes when a run has progressed."""
     files = [path for folder in folders for path in (folder.summary, folder.spec, folder.events(0))]
-    return tuple(path.stat().st_mtime for path in files if path.exists())
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):  # not there, or not ours to see
+            found.append(path.stat().st_mtime)
+    return tuple(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -47,7 +47,7 @@ def observe(folder: RunFolder) -> Observation | None:
             / _known(summary.rounds),
             run=f"{summary.session}/{summary.run}",
         )
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
 
 

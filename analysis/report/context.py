@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,13 +32,10 @@ class Report:
 
     @cached_property
     def environments(self) -> dict[str, Environment]:
-        """By session: of its first run whose environment can be read."""
+        """By session: of its first run that recorded it."""
         found: dict[str, Environment] = {}
-        for number, folder in self.runs.folders.items():
-            session = str(self.runs.table.loc[number, "session"])
-            if session not in found:
-                with contextlib.suppress(OSError, ValueError, RecursionError):  # missing or damaged
-                    found[session] = folder.read_environment()
+        for number, environment in self.runs.environments.items():
+            found.setdefault(str(self.runs.table.loc[number, "session"]), environment)
         return found
 
     @cached_property

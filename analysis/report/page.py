@@ -6,6 +6,7 @@ only what is Markup (a hover template) is taken as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -189,9 +190,11 @@ def _cell(row: Mapping[str, Any], column: Column) -> Cell:
 
 
 def escaped(value: Any) -> Any:
-    """The same figure with all text escaped, but for Markup."""
+    """The figure with all text escaped, but for Markup; a number that is not finite is null."""
     if isinstance(value, str):
         return str(escape(value))
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: escaped(inner) for key, inner in value.items()}
     return [escaped(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except SpecError as error:
         print(f"summary: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"summary: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     print(table(summary))
     if summary.error is not None:
         print(f"summary: {summary.status}: {summary.error}", file=sys.stderr)

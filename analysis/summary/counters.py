@@ -27,7 +27,8 @@ def by_phase(log: NodeLog) -> dict[str, Counters]:
     """One node's traffic booked to phases, from its own readings at every phase boundary."""
     booked = dict.fromkeys(PHASES, Counters())
     for start, end in log.phase_intervals:
-        booked[start.phase] += span([start.counters, end.counters])
+        if start.phase in booked:
+            booked[start.phase] += span([start.counters, end.counters])
     return booked
 
 

@@ -7,6 +7,7 @@ from analysis.summary import control_traffic, counters, gpu_use, traffic, traini
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians, rounds_of
 from analysis.theory import predicted_bytes as theory
+from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import CurvePoint, Seconds, Summary
@@ -18,11 +19,22 @@ def summarise(
 ) -> Summary:
     """Whatever the folder holds; what is not there is null.
 
-    Of a failed or interrupted run a damaged event log counts as far as it is whole.
+    Of a failed or interrupted run a damaged event log counts as far as it is whole. DocumentError
+    where a file is damaged, or where what nodes wrote makes no summary that can be read again.
     """
-    damage_is_known = status in ("failed", "interrupted")
-    run = RecordedRun.read(folder, experiment, until_damage=damage_is_known)
-    result = run.logs[0].first(Result)
+    try:
+        damage_is_known = status in ("failed", "interrupted")
+        run = RecordedRun.read(folder, experiment, until_damage=damage_is_known)
+        return Summary.from_json(_describe(folder, run, status, error).to_json())
+    except DocumentError:
+        raise
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as problem:
+        told = f"what the nodes wrote contradicts itself: {problem!r}"
+        raise DocumentError(told) from problem
+
+
+def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | None) -> Summary:
+    experiment, result = run.experiment, run.logs[0].first(Result)
     steps = min(len(of_worker) for of_worker in run.steps)
     return Summary(
         session=folder.session,

@@ -1,17 +1,31 @@
 """What a summary must hold before tables and fits use its numbers."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from analysis.tables.columns import COLUMNS, find, type_of
-from cluster.spec.documents.codec import LARGEST, DocumentError, Options, reader
+from analysis.tables.columns import COLUMNS, find
+from cluster.spec.documents.codec import DocumentError, Options, hints, reader
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
-from cluster.spec.errors import unknown
+from cluster.spec.errors import between, one_of
+from cluster.spec.experiment import Experiment
+from cluster.spec.links import parse_cores, parse_link, parse_links
 from cluster.spec.strategies import STRATEGIES
 
 NEEDED = ("strategy", "workers", "engine")
-POSITIVE = ("workers", "passes", "epochs", "batch_size")
-MOST_WORKERS = 65_536
+FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
+PARSED: dict[str, Callable[[str], object]] = {
+    "link": parse_link,
+    "bottleneck": parse_links,
+    "straggler": parse_cores,
+}
+RANKS = {
+    "seconds.by_node": ("rank", "waits_mostly_for"),
+    "bytes.nodes": ("rank",),
+    "traffic_matrix.pairs": ("sender", "receiver"),
+}
+"""Lists whose entries name nodes by rank."""
 
 
 def read_checked(folder: RunFolder) -> Summary:
@@ -22,31 +36,62 @@ def read_checked(folder: RunFolder) -> Summary:
 
 
 def check(summary: Summary) -> None:
-    """What a completed run has, and what no run has."""
-    for name in ("model_bytes", "steps", "rounds") if summary.status == "completed" else ():
+    """What a completed run has, and what no run has. DocumentError names the file and the key."""
+    try:
+        check_options(summary.spec)
+        if summary.status == "completed":
+            _check_completed(summary)
+        _check_ranks(summary)
+        for key in ("curve", "training.epochs"):
+            epochs = [entry.epoch for entry in find(summary, key) or ()]
+            if len(set(epochs)) < len(epochs):
+                raise DocumentError("has an epoch twice", key)
+    except DocumentError as error:
+        raise DocumentError(f"summary.json: {error}") from None
+
+
+def check_options(spec: Options) -> None:
+    """Of the options that tables hold; null in a run that is older than the option."""
+    for name, key in COLUMNS.items():
+        if key == f"spec.{name}" and (name in NEEDED or spec.get(name) is not None):
+            _check_option(name, spec.get(name))
+    facts = STRATEGIES[str(spec["strategy"])]
+    if facts.has_passes and spec.get("passes") is None:
+        raise DocumentError("is missing", "spec.passes")
+    nodes = int(spec["workers"] or 0) + facts.has_server
+    for name in ("bottleneck", "straggler"):
+        ranks: Any = PARSED[name](str(spec[name])) if spec.get(name) else {}
+        if ranks and max(ranks) >= nodes:
+            raise DocumentError(f"has node {max(ranks)} of {nodes}", f"spec.{name}")
+
+
+def _check_option(name: str, value: Any) -> None:
+    about = FIELDS[name].metadata
+    try:
+        reader(hints(Experiment)[name])(value)
+        if about["choices"]:
+            one_of(name, value, about["choices"])
+        if about["within"] is not None:
+            between(name, value, *about["within"])
+        if name in PARSED:
+            PARSED[name](value)
+    except ValueError as error:
+        raise DocumentError(str(error).removeprefix(f"{name} "), f"spec.{name}") from None
+
+
+def _check_completed(summary: Summary) -> None:
+    for name in ("model_bytes", "steps", "rounds"):
         value = getattr(summary, name)
         if value is None or (name == "steps" and not value):
-            raise DocumentError(f"is {value} in a completed run", f"summary.json: {name}")
-    for key in ("curve", "training.epochs"):
-        epochs = [entry.epoch for entry in find(summary, key) or ()]
-        if len(set(epochs)) < len(epochs):
-            raise DocumentError("has an epoch twice", f"summary.json: {key}")
-    for name, key in COLUMNS.items():
-        if key.startswith("spec."):
-            _check_option(summary.spec, name)
+            raise DocumentError(f"is {value} in a completed run", name)
 
 
-def _check_option(spec: Options, name: str) -> None:
-    """Null in a run that is older than the option."""
-    value: Any = spec.get(name)
-    if value is None and name not in NEEDED:
-        return
-    try:
-        reader(type_of(f"spec.{name}"))(value)
-        low, high = int(name in POSITIVE), MOST_WORKERS if name == "workers" else LARGEST
-        if not isinstance(value, str) and not low <= value <= high:
-            raise DocumentError(f"must be between {low} and {high:,}, not {value!r}")
-        if name == "strategy" and value not in STRATEGIES:
-            raise DocumentError(unknown(name, value, STRATEGIES))
-    except DocumentError as error:
-        raise error.below(f"summary.json: spec.{name}") from None
+def _check_ranks(summary: Summary) -> None:
+    workers = int(summary.spec["workers"] or 0)
+    nodes = workers + STRATEGIES[str(summary.spec["strategy"])].has_server
+    for key, names in RANKS.items():
+        for place, entry in enumerate(find(summary, key) or ()):
+            for name in names:
+                if (getattr(entry, name) or 0) >= nodes:
+                    problem = f"must be below {nodes}, not {getattr(entry, name)}"
+                    raise DocumentError(problem, f"{key}[{place}].{name}")

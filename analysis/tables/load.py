@@ -1,4 +1,7 @@
-"""Run folders -> tables. A run that cannot be read is a row that says why, never an error."""
+"""Run folders -> tables. All that a report needs of a run is read and checked here, once.
+
+A run that cannot be read is a row that says why, never an error: nothing else opens its files.
+"""
 
 import dataclasses
 from collections.abc import Iterable
@@ -11,7 +14,9 @@ import pandas as pd
 from analysis.summary.summarise import summarise
 from analysis.tables.checks import check, read_checked
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
-from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints
+from analysis.tables.rates import Rates, read_rates
+from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, to_json
+from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from cluster.spec.documents.summary import Summary
 
@@ -20,6 +25,7 @@ BY_ETH0 = (
     *("total_sent_bytes", "pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
 )
 """Null where the exchange did not cross eth0, and so are the bytes of a curve."""
+LONGEST_REASON = 400
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,12 @@ class Runs:
     """One row per run and GPU: its use in training."""
     folders: dict[int, RunFolder]
     """By number."""
+    specs: dict[int, Options]
+    """By number, the options of a run."""
+    environments: dict[int, Environment]
+    """By number, of the runs that recorded it."""
+    rates: dict[int, Rates]
+    """By number, of the completed runs that have samples."""
 
     @property
     def completed(self) -> pd.DataFrame:
@@ -57,10 +69,13 @@ class Runs:
 
 @dataclass(frozen=True)
 class _Read:
-    """One run's row, and the entries of each frame."""
+    """One run's row, the entries of each frame, and what else was recorded."""
 
     row: Options
     parts: dict[str, list[Any]] = field(default_factory=dict)
+    spec: Options | None = None
+    environment: Environment | None = None
+    rates: Rates | None = None
 
 
 def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = False) -> Runs:
@@ -78,7 +93,14 @@ def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = F
     }
     table = pd.DataFrame(columns)
     table.index = pd.RangeIndex(1, len(read) + 1, name="number")
-    return Runs(table=table, folders=numbered, **{name: _frame(name, read) for name in PARTS})
+    return Runs(
+        table=table,
+        folders=numbered,
+        specs={number: run.spec for number, run in read.items() if run.spec},
+        environments={number: run.environment for number, run in read.items() if run.environment},
+        rates={number: run.rates for number, run in read.items() if run.rates},
+        **{name: _frame(name, read) for name in PARTS},
+    )
 
 
 def _frame(name: str, read: dict[int, _Read]) -> pd.DataFrame:
@@ -90,42 +112,51 @@ def _frame(name: str, read: dict[int, _Read]) -> pd.DataFrame:
 
 
 def _read(folder: RunFolder, live: bool) -> _Read:
-    path, status = folder.path.resolve(), "damaged"
+    """Whatever its files hold. Where only a file beside the summary is damaged, its numbers too."""
+    path = folder.path.resolve()
+    found = _Read({"session": str(to_json(path.parent.name)), "run": str(to_json(path.name))})
     try:
-        if folder.summary.exists():
-            return _tabulate(read_checked(folder))
-        return _tabulate(_so_far(folder, live))
-    except _UnfinishedRun as error:
-        status, reason = "unfinished", str(error)
+        found = _tabulate(_summary(folder, live))
+        rates = read_rates(folder) if found.row["status"] == "completed" else None
+        if folder.spec.exists():
+            folder.read_spec()
+        environment = folder.read_environment() if folder.environment.exists() else None
+        return dataclasses.replace(found, environment=environment, rates=rates)
     except OtherSchema as error:
         status, reason = "other schema", str(error)
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    named: Options = {"session": path.parent.name, "run": path.name}
-    return _Read(named | {"status": status, "error": reason})
+    except OSError as error:
+        status = "damaged"
+        reason = f"{Path(error.filename or folder.path).name}: {error.strerror or error}"
+    except DocumentError as error:
+        status, reason = "damaged", str(error)
+    except Exception as error:  # no run ends the report of the others
+        status, reason = "damaged", f"{type(error).__name__}: {error}"
+    told = str(to_json(reason))[:LONGEST_REASON]
+    return dataclasses.replace(found, row=found.row | {"status": status, "error": told})
 
 
-class _UnfinishedRun(Exception):
-    """A run without a summary, whose other files are whole."""
-
-
-def _so_far(folder: RunFolder, live: bool) -> Summary:
-    """The summary of a run that has none yet. DocumentError names the file that is damaged."""
+def _summary(folder: RunFolder, live: bool) -> Summary:
+    """Of a run that has none yet: what is known so far."""
+    if folder.summary.exists():
+        return read_checked(folder)
     try:
         experiment = folder.read_experiment()
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"spec.json: {error}") from None
-    if not live:
-        folder.read_links()
-        for rank in range(experiment.nodes):
-            folder.read_events(rank)
-        raise _UnfinishedRun("no summary.json: the run is still going on, or was killed")
-    try:
+    if live:
         summary = summarise(folder, experiment, "running")
-    except (KeyError, IndexError, TypeError) as error:
-        raise _UnfinishedRun(f"its events are not whole yet: {error!r}") from None
-    check(summary)
-    return summary
+        check(summary)
+        return summary
+    folder.read_links()
+    for rank in range(experiment.nodes):
+        folder.read_events(rank)
+    return Summary(
+        session=folder.path.resolve().parent.name,
+        run=folder.path.resolve().name,
+        status="unfinished",
+        error="no summary.json: the run is still going on, or was killed",
+        spec=experiment.to_json(),
+    )
 
 
 def _tabulate(summary: Summary) -> _Read:
@@ -143,7 +174,7 @@ def _tabulate(summary: Summary) -> _Read:
         row |= dict.fromkeys(BY_ETH0)
         parts["pairs"] = []
         parts["curves"] = [dataclasses.replace(p, sent_bytes=None) for p in parts["curves"]]
-    return _Read(row, parts)
+    return _Read(row, parts, summary.spec)
 
 
 def _went_another_way(row: Options) -> bool:

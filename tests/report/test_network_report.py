@@ -174,6 +174,13 @@ def not_text(session: Path) -> None:
     (session / ALLREDUCE / "summary.json").write_bytes(b"\xff\xfe\x00")
 
 
+def put_text(session: Path, key: str, text: str) -> None:
+    """What json.dumps does not write."""
+    change(session, **{key: "@"})
+    path = session / ALLREDUCE / "summary.json"
+    path.write_text(path.read_text().replace('"@"', text))
+
+
 def no_summary(session: Path) -> None:
     (session / ALLREDUCE / "summary.json").unlink()
 
@@ -206,6 +213,25 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "damaged",
         "unknown strategy 'gossip'",
     ),
+    "an unknown launcher": (
+        lambda s: change(s, spec=summary(ALLREDUCE)["spec"] | {"launcher": "mpi"}),
+        "damaged",
+        "spec.launcher unknown launcher 'mpi'",
+    ),
+    "a link that is none": (
+        lambda s: change(s, spec=summary(ALLREDUCE)["spec"] | {"link": "zz"}),
+        "damaged",
+        "spec.link ",
+    ),
+    "a loss of 400 digits": (lambda s: change(s, loss=10**400), "damaged", "loss must be at most"),
+    "a loss beyond any float": (lambda s: put_text(s, "loss", "1e400"), "damaged", "loss must be"),
+    "half a surrogate pair": (lambda s: change(s, error="\ud800"), "damaged", "error must be text"),
+    "nested deeply": (
+        lambda s: put_text(s, "x", "[" * 10_000 + "]" * 10_000),
+        "damaged",
+        "damaged",
+    ),
+    "nested": (lambda s: put_text(s, "loss", "[" * 400 + "]" * 400), "damaged", "loss must be"),
     "a later schema": (lambda s: change(s, schema=3), "other schema", "has schema 3"),
 }
 
@@ -446,24 +472,44 @@ def test_an_epoch_that_comes_twice_is_damage(tmp_path: Path) -> None:
     assert "curve has an epoch twice" in load_runs(find_runs(session)).table["error"].iloc[0]
 
 
-def test_what_is_odd_beside_a_whole_summary_is_left_out(tmp_path: Path) -> None:
-    """A link, a spec and an environment that no version writes; empty epochs and shards."""
+def test_empty_parts_of_a_whole_summary_are_no_damage(tmp_path: Path) -> None:
     session = with_label_skew(tmp_path)
     first, second = (
         session / name for name in ("001-allreduce-n3-s1", "002-pairwise-n3-p1-ring-s1")
     )
-    put(first, "spec.link", "zz")
     put(first, "training.shards.label_counts", [[0, 0], [0, 0], [0, 0]])
     epochs = json.loads((second / "summary.json").read_text())["training"]["epochs"]
     put(second, "training.epochs", [document | {"seconds": 0.0} for document in epochs])
-    (first / "spec.json").write_text('{"strategy": 5}')
-    (second / "spec.json").write_text("[" * 100_000)
-    (first / "environment.json").write_text('{"command": 5, "cores": "x", "memory_bytes": "y"}')
     shutil.rmtree(first / "events")
-    (second / "samples.csv").write_bytes(bytes(range(256)))
+    (second / "samples.csv").unlink()
     assert main([str(session), "--output", str(tmp_path / "report")]) == 0
     table = pd.read_csv(tmp_path / "report" / "tables" / "runs.csv")
     assert list(table["status"]) == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("environment.json", b"null", "environment.json must be an object"),
+        ("environment.json", b'{"schema":2,"command":5,"engine":{}}', "environment.json: command"),
+        ("spec.json", b"[]", "spec.json must be an object"),
+        ("spec.json", b"[" * 100_000, "spec.json is cut off or damaged"),
+        ("samples.csv", b"t,node\n1,2\n", "samples.csv: line 2: "),
+        ("samples.csv", bytes(range(256)), "samples.csv: line 2: "),
+        ("events/node0.jsonl", b'{"event":"phase","t":"x"}\n', "node0.jsonl: "),
+    ],
+    ids=map(str, range(7)),
+)
+def test_damage_beside_a_whole_summary_is_named_and_the_numbers_are_shown(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    session = with_label_skew(tmp_path)
+    run = session / "001-allreduce-n3-s1"
+    (run / name).write_bytes(content)
+    damaged, sound = load_runs(find_runs(session)).table.to_dict("records")
+    assert (damaged["status"], sound["status"]) == ("damaged", "completed")
+    assert damaged["error"].startswith(reason)
+    assert damaged["accuracy"] == json.loads((run / "summary.json").read_text())["accuracy"]
 
 
 def test_pairs_whose_ends_were_not_matched_are_no_measurement(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,7 +40,7 @@ def test_a_folder_that_does_not_exist_is_an_error_that_names_it(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "text", "status", "reason"),
     [
-        ("environment.json", "{}", "unfinished", "still going on, or was killed"),
+        ("notes.txt", "{", "unfinished", "still going on, or was killed"),
         ("spec.json", "[]", "damaged", "spec.json: the spec must be an object"),
         ("links.json", '{"schema": 2, "links": 5}', "damaged", "links.json: links must be"),
         ("links.json", '{"schema": 3}', "other schema", "links.json has schema 3"),
@@ -57,6 +61,43 @@ def test_a_run_without_a_summary_is_damaged_only_where_another_file_is(
     else:
         assert row["status"] == status
         assert reason in row["error"]
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """Not as root, whom no permission keeps out."""
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_run_folder_without_permissions_is_listed(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="gradwire-") as session:  # others may see this one
+        Path(session).chmod(0o755)
+        for run in find_runs(DATA / "session"):
+            shutil.copytree(run.path, Path(session) / run.name)
+        closed = Path(session) / "002-pairwise-n3-p1-exponential-s1"
+        closed.chmod(0)
+        try:
+            with unprivileged():
+                table = load_runs(session).table
+        finally:
+            closed.chmod(0o755)
+    assert list(table["status"]) == ["completed", "damaged"]
+    assert table.loc[2, "run"] == closed.name
+    assert "Permission denied" in str(table.loc[2, "error"])
+
+
+def test_a_folder_whose_name_is_no_text_is_listed(tmp_path: Path) -> None:
+    run = tmp_path / os.fsdecode(b"001-\xff\x1b[31m")
+    run.mkdir()
+    (run / "summary.json").write_text("{")
+    row = load_runs(tmp_path).table.loc[1]
+    assert row["status"] == "damaged"
+    assert row["run"].encode().decode().isprintable()
 
 
 def test_every_frame_has_the_keys_and_types_of_its_class() -> None:

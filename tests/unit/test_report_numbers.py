@@ -17,9 +17,9 @@ from analysis.report.page import Chart
 from analysis.report.time import steps
 from analysis.report.time.scaling import find_series
 from analysis.report.traffic.bandwidth import bandwidth
-from analysis.report.traffic.over_time import BINS, read_rates
 from analysis.tables.configurations import find_configurations
 from analysis.tables.load import Runs, load_runs
+from analysis.tables.rates import BINS, read_rates
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -155,7 +155,7 @@ def test_rates_add_up_to_the_bytes_of_the_samples() -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "t,source\n", "not,a\ntable", "\x00\xff"])
-def test_samples_that_cannot_be_read_are_no_rates(damage: str, tmp_path: Path) -> None:
+def test_without_whole_lines_of_samples_there_are_no_rates(damage: str, tmp_path: Path) -> None:
     run = next(iter(find_runs(RUNS)))
     shutil.copytree(run.path, tmp_path / "run")
     (tmp_path / "run" / "samples.csv").write_text(damage)

@@ -1,7 +1,6 @@
 """The command that repeats each run: the options that differ from the defaults of ./measure.sh."""
 
 import dataclasses
-import json
 import shlex
 
 import pandas as pd
@@ -9,11 +8,10 @@ import pandas as pd
 from analysis.report.context import Report
 from analysis.report.page import Column, Details, Row, Section, Table
 from cluster.spec.documents.codec import Json
-from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import OFF
-from cluster.spec.strategies import STRATEGIES, own_defaults
+from cluster.spec.strategies import own_defaults
 
 TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
 """Options that other options' defaults depend on."""
@@ -28,7 +26,7 @@ NOTE = (
 def section(report: Report) -> Section | None:
     rows: list[Row] = []
     for number, run in report.runs.table.iterrows():
-        spec = _spec(report.runs.folders[int(str(number))])
+        spec = report.runs.specs.get(int(str(number)))
         if spec is not None:
             rows.append(
                 {
@@ -42,14 +40,6 @@ def section(report: Report) -> Section | None:
     body = [Details(f"{len(rows)} commands", [Table(rows, COLUMNS)])]
     tables = {"commands": pd.DataFrame(rows).drop(columns="strategy")}
     return Section("repeat", "Commands to repeat each run", body, NOTE, tables)
-
-
-def _spec(folder: RunFolder) -> Json | None:
-    try:
-        spec = json.loads(folder.spec.read_text())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return spec if isinstance(spec, dict) and spec.get("strategy") in STRATEGIES else None
 
 
 def command(spec: Json) -> str:

@@ -1,0 +1,95 @@
+"""The rates at which the nodes of a run sent, and its phases: from samples.csv and events.
+
+Counters are cumulative and sampled at irregular times, so a rate is the difference between two
+times on an even grid, interpolated between samples. A grid of at most BINS keeps the page small:
+detail within a bin is lost, never bytes.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cluster.spec.documents.codec import LARGEST_NUMBER, DocumentError
+from cluster.spec.documents.event_reader import read_lines
+from cluster.spec.documents.events import End, Phase, parse_event
+from cluster.spec.documents.run_folder import RunFolder
+
+BINS = 120
+SHORTEST_S = 1e-3
+"""Samples of a shorter time have no rate."""
+SAMPLES = {"t": "float64", "source": "category", "node": "category", "sent_bytes": "int64"}
+
+
+@dataclass(frozen=True)
+class Rates:
+    source: str
+    step_s: float
+    """Width of a bin."""
+    sent_bit: dict[str, list[float]]
+    """Node -> bits a second in each bin, from the first sample on."""
+    phases: list[tuple[str, float, float]]
+    """Phase, begin and end, in seconds from the first sample."""
+
+
+def read_rates(folder: RunFolder) -> Rates | None:
+    """None where a run has no samples; DocumentError names the line of a damaged file."""
+    if not folder.samples.exists():
+        return None
+    samples = _read_samples(folder)
+    source = "kernel" if (samples["source"] == "kernel").any() else "docker"
+    start = float(samples["t"].min())
+    samples = samples[samples["source"] == source]
+    span = float(samples["t"].max()) - start if len(samples) else 0.0
+    if span < SHORTEST_S:
+        return None
+    edges = np.linspace(0, span, BINS + 1)
+    sent = {
+        str(node): _rate(readings["t"].to_numpy() - start, readings["sent_bytes"].to_numpy(), edges)
+        for node, readings in samples.groupby("node", observed=True)
+        if len(readings) > 1
+    }
+    return Rates(source, span / BINS, sent, _phases(folder, start)) if sent else None
+
+
+def _read_samples(folder: RunFolder) -> pd.DataFrame:
+    """By pandas, which is fast; what it does not take, line by line, which names the line."""
+    try:
+        with folder.samples.open("rb") as file:
+            found = pd.read_csv(file, usecols=list(SAMPLES), dtype=SAMPLES)
+        if (found["t"].abs() <= LARGEST_NUMBER).all() and (found["sent_bytes"] >= 0).all():
+            return found
+    except (ValueError, OverflowError):
+        pass
+    rows = [(s.t, s.source, s.node, s.counters.sent_bytes) for s in folder.read_samples()]
+    return pd.DataFrame(rows, columns=list(SAMPLES))
+
+
+def _rate(
+    t: NDArray[np.float64], sent: NDArray[np.int64], edges: NDArray[np.float64]
+) -> list[float]:
+    """A counter that fell has restarted: its value is all new bytes."""
+    counted = sent.astype("float64")
+    steps = np.diff(counted)
+    steps[steps < 0] = counted[1:][steps < 0]
+    total = np.concatenate([[0], np.cumsum(steps)])
+    bits = 8 * np.diff(np.interp(edges, t, total)) / np.diff(edges)
+    return [float(f"{bit:.3g}") for bit in bits]
+
+
+def _phases(folder: RunFolder, start: float) -> list[tuple[str, float, float]]:
+    """Of node 0, whose phase boundaries are those of all. Only lines of that kind are parsed."""
+    path = folder.events(0)
+    kinds = (b'{"event":"phase"', b'{"event":"end"')
+    lines = (line for line in read_lines(path) if line.startswith(kinds))
+    try:
+        boundaries = [parse_event(line) for line in lines]
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{path.name}: {error}") from None
+    return [
+        (event.phase, round(event.t - start, 3), round(after.t - start, 3))
+        for event, after in itertools.pairwise(boundaries)
+        if isinstance(event, Phase) and isinstance(after, Phase | End)
+    ]
