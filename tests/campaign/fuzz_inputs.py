@@ -17,6 +17,8 @@ import os
 import random
 import resource
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +30,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from bench.__main__ import make_parser as bench_parser
-from cluster import doctor, environment, hosts, measure, plan, presets
+from cluster import doctor, environment, hosts, leftovers, measure, plan, presets
 from cluster.engine import EngineRow, engine_names
 from cluster.flags import make_parser
 from cluster.spec.catalogue import MODELS, WORKLOADS
@@ -197,6 +199,11 @@ def _nothing_starts() -> Iterator[None]:
         mock.patch.object(EngineRow, "load", return_value=engine),
         mock.patch.object(measure, "Chooser", return_value=chooser),
         mock.patch.object(environment, "describe"),
+        mock.patch.object(environment, "version", return_value="0"),
+        mock.patch.object(leftovers, "clean", return_value=0),
+        mock.patch.object(leftovers, "remove_leftovers"),
+        mock.patch.object(subprocess, "Popen", side_effect=AssertionError("a process is started")),
+        mock.patch.object(socket, "socket", side_effect=AssertionError("a socket is opened")),
         mock.patch.object(hosts, "prepare", side_effect=Planned),
         mock.patch.object(doctor, "report", return_value=0),
     ):
