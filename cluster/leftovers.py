@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster import cgroups
+from cluster import cgroups, node_folders
 from cluster.containers import image
 from cluster.containers.projects import client, remove_ended
 from cluster.ownership import VARIABLE, Belongings, Kind, Owner, all_belongings
@@ -83,7 +83,10 @@ def _end_processes(owner: Owner) -> Iterator[int]:
 
 
 def _tidy(session: Path, owner: Owner) -> Iterator[str]:
-    """Remove half-written files of a session, and the session if it has nothing else."""
+    """Remove nodes' folders and half-written files of a session, and the session if it is empty."""
+    for folder in session.glob(f"{node_folders.PREFIX}*"):
+        node_folders.remove(folder)
+        yield str(folder)
     for file in session.glob(f"**/.*.{owner.process}"):
         with contextlib.suppress(OSError):
             file.unlink()

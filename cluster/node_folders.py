@@ -23,6 +23,15 @@ PREFIX = ".nodes-"
 """
 
 
+def remove(folder: Path) -> None:
+    """By programs that can remove folders in folders of any depth, or closed to us."""
+    command = ["rm", "-rf", "--", str(folder)]
+    if subprocess.run(command, stderr=subprocess.DEVNULL).returncode != 0:
+        open_up = ["chmod", "-R", "u+rwx", "--", str(folder)]
+        subprocess.run(open_up, stderr=subprocess.DEVNULL)
+        subprocess.run(command, stderr=subprocess.DEVNULL)
+
+
 class NodeFolders:
     """The folders of one cluster: a context manager around the cluster's.
 
@@ -52,12 +61,7 @@ class NodeFolders:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """By programs that can remove folders in folders of any depth, or closed to us."""
-        remove = ["rm", "-rf", "--", str(self.folder)]
-        if subprocess.run(remove, stderr=subprocess.DEVNULL).returncode != 0:
-            open_up = ["chmod", "-R", "u+rwx", "--", str(self.folder)]
-            subprocess.run(open_up, stderr=subprocess.DEVNULL)
-            subprocess.run(remove, stderr=subprocess.DEVNULL)
+        remove(self.folder)
 
     @contextlib.contextmanager
     def of_run(self, run: RunFolder, experiment: Experiment) -> Iterator[None]:

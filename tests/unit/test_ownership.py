@@ -80,6 +80,8 @@ def test_what_a_killed_measure_left_is_removed_and_told_but_nothing_of_a_live_on
     empty.mkdir()
     owner = killed(session)
     killed(empty)
+    nodes = session / ".nodes-001" / "node0"
+    nodes.mkdir(parents=True)
     half_written = session / f".summary.json.{owner.process}"
     for file in (half_written, session / "summary.json", session / f".spec.json.{os.getpid()}"):
         file.write_text("{}")
@@ -99,7 +101,13 @@ def test_what_a_killed_measure_left_is_removed_and_told_but_nothing_of_a_live_on
     assert not empty.exists()
     assert [left.folder for left in all_belongings()] == [scratch_folder()]
     assert len(said) == 2
-    for text in (str(owner.process), f"process {orphan.pid}", str(half_written), str(empty)):
+    for text in (
+        str(owner.process),
+        f"process {orphan.pid}",
+        str(half_written),
+        str(empty),
+        nodes.parent.name,
+    ):
         assert any(text in line for line in said), text
     said.clear()
     leftovers.remove_leftovers(said.append)
