@@ -25,11 +25,11 @@ from analysis.report.page import Section, render
 from analysis.report.print_tables import print_tables
 from analysis.report.sections import SECTIONS
 from analysis.tables.columns import OPTIONS
+from analysis.tables.find import add_runs, find_all
 from analysis.tables.load import load_runs
 from cluster.spec.command_line import Parser, argument, parse_path, run
-from cluster.spec.documents.run_folder import RunFolder, find_runs, write_at_once
+from cluster.spec.documents.run_folder import RunFolder, write_at_once
 
-EXAMPLE = "./measure.sh --workers 6 --passes 2"
 WATCH_S = 3
 
 
@@ -76,9 +76,8 @@ def _parser() -> Parser:
         prog="python3 -m analysis.network_report",
         description="Report of all runs: tables here and as CSV, one HTML page with all figures.",
     )
-    where = "runs, sessions or folders of sessions (default: runs)"
+    add_runs(parser)
     path = argument(parse_path)
-    parser.add_argument("runs", nargs="*", type=path, metavar="RUNS", help=where)
     what = "folder for report.html and tables/*.csv (default: report)"
     parser.add_argument("--output", type=path, default="report", metavar="FOLDER", help=what)
     target = "accuracy whose cost is reported (default: one that half of the runs reach)"
@@ -87,19 +86,6 @@ def _parser() -> Parser:
     watch = "rewrite it whenever a run has progressed, until Ctrl-C; the page reloads itself"
     parser.add_argument("--watch", action="store_true", help=watch)
     return parser
-
-
-def _find(parser: Parser, paths: Sequence[Path]) -> list[RunFolder]:
-    folders: dict[Path, RunFolder] = {}
-    for path in paths:
-        found = find_runs(path)
-        if not found:
-            why = " (that is a file)" if path.is_file() else ""
-            why = why if path.exists() else " (no such folder)"
-            where = f"{path.resolve()}{why}"
-            parser.refuse(f"no runs in {where}; to make one: {EXAMPLE}")
-        folders.update({folder.path.resolve(): folder for folder in found})
-    return list(folders.values())
 
 
 def _newest(folders: Sequence[RunFolder]) -> tuple[float, ...]:
@@ -115,7 +101,6 @@ def _newest(folders: Sequence[RunFolder]) -> tuple[float, ...]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
-    paths = args.runs or [Path("runs")]
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, 100) if console.is_terminal else 200
 
@@ -129,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in written:
             console.print(args.output / name, soft_wrap=True)
 
-    folders = _find(parser, paths)
+    folders = find_all(parser, args.runs)
     seen = _newest(folders)  # before reading: what changes meanwhile is read the next time
     try:
         write(folders, WATCH_S if args.watch else None)
@@ -137,13 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             webbrowser.open((args.output / "report.html").resolve().as_uri())
         while args.watch:
             time.sleep(WATCH_S)
-            folders = _find(parser, paths)
+            folders = find_all(parser, args.runs)
             before, seen = seen, _newest(folders)
             if seen != before:
                 write(folders, WATCH_S)
     except KeyboardInterrupt:
         if args.watch:
-            write(_find(parser, paths), None)  # the last one does not reload itself
+            write(find_all(parser, args.runs), None)  # the last one does not reload itself
         raise
     return 0
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from analysis.summary import control_traffic, counters
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
-from cluster.spec.documents.events import End, Hello, Phase, Step
+from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Step
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
@@ -81,6 +81,11 @@ class RecordedRun:
             buffers=str(experiment.buffers),
             buffer_bytes=hello.buffer_bytes,
         )
+
+    def setting_in_order(self, hello: Hello) -> Setting:
+        """With the launcher's order of ranks, which decides who sends to whom."""
+        order = self.logs[0].first(RankOrder)
+        return replace(self.setting(hello), order=tuple(order.order) if order else None)
 
     def predict(self, hello: Hello, rounds: int) -> theory.Prediction:
         """Bytes of a round, mean over these rounds."""

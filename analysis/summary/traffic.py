@@ -1,14 +1,12 @@
 """The bytes of a run: by phase and node, per step and predicted, by pair, by counter. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
 
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.recorded_run import RecordedRun
 from analysis.theory import traffic_matrix as predicted_matrix
 from cluster.spec.documents import summary
-from cluster.spec.documents.events import RankOrder
 from cluster.spec.documents.records import PHASES, Counters, Sample, total
 from cluster.spec.documents.run_folder import node_name
 
@@ -113,8 +111,7 @@ def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
     if found is None or hello is None or not run.experiment.rounds:
         return None
     rounds = epochs * run.experiment.rounds_per_epoch
-    order = run.logs[0].first(RankOrder)
-    setting = replace(run.setting(hello), order=tuple(order.order) if order else None)
+    setting = run.setting_in_order(hello)
     predicted = predicted_matrix.matrix(run.experiment.strategy, setting, max(rounds, 1))
     train = total(node["train"] for node in run.phases)
     again = [count or 0 for count in run.retransmitted]

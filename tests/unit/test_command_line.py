@@ -18,6 +18,7 @@ PROGRAMS = {
     "analysis.predict": ["--workers", "2", "--link", "1gbit", "--model-bytes", "4.5"],
     "analysis.summary": ["--folder", "x"],
     "analysis.network_report": ["--targte", "0.5"],
+    "analysis.export": ["--to", "tensorbord"],
     "workloads.data": ["fetch", "minst"],
     "workloads.groups": ["--workers", "4", "--passes", "one"],
 }

@@ -114,7 +114,9 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("torch", "workloads."),
+        ("torch", ("workloads.", "analysis.export.tensorboard")),
+        ("mlflow", "analysis.export.mlflow"),
+        ("pyarrow", "analysis.export.parquet"),
         ("pandas", "analysis."),
         ("plotly", "analysis."),
         ("docker", "cluster.containers."),
@@ -122,13 +124,15 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
         ("pynvml", "cluster.gpu.nvml"),
     ],
 )
-def test_a_library_is_imported_only_where_it_lives(library: str, home: str) -> None:
+def test_a_library_is_imported_only_where_it_lives(
+    library: str, home: str | tuple[str, ...]
+) -> None:
     assert [module for module in importers(library) if not module.startswith(home)] == []
 
 
-def test_torch_docker_and_yaml_are_imported_somewhere() -> None:
+def test_these_libraries_are_imported_somewhere() -> None:
     """Else the rules above would hold because a name is misspelt."""
-    for library in ("torch", "docker", "yaml", "pynvml"):
+    for library in ("torch", "mlflow", "pyarrow", "docker", "yaml", "pynvml"):
         assert importers(library)
 
 
