@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from analysis.summary.recorded_run import RecordedRun
 from analysis.tables.checks import read_checked
 from cluster.spec.documents.codec import DocumentError
-from cluster.spec.documents.run_folder import RunFolder, node_name
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
+
+LATEST = 1e11
+"""Unix time, seconds, in the year 5138: other tools count in microseconds of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,6 @@ def read_run(folder: RunFolder) -> ExportedRun:
     run = ExportedRun(
         folder, read_checked(folder), RecordedRun.read(folder, folder.read_experiment())
     )
-    for rank, log in enumerate(run.record.logs):
-        for event in log.events:
-            numbers = (value for value in vars(event).values() if isinstance(value, float))
-            if not all(map(math.isfinite, numbers)):
-                raise DocumentError(f"{node_name(rank)}.jsonl: a number is not finite")
+    if not 0 <= run.interval[0] <= run.interval[1] < LATEST:
+        raise DocumentError(f"its events are from {run.interval[0]:g} s to {run.interval[1]:g} s")
     return run

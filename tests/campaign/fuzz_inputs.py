@@ -219,6 +219,7 @@ def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
     from analysis.predict import command as predict
     from analysis.predict import fit_command as fit
     from analysis.summary import command as summary
+    from analysis.tables.find import find_all
     from analysis.theory import table as theory
     from workloads import groups
     from workloads.data import command as data
@@ -227,7 +228,7 @@ def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
     def find_runs(arguments: list[str]) -> int:
         """Of the report, without writing one."""
         parser = network_report._parser()
-        network_report._find(parser, parser.parse_args(arguments).runs or [Path("runs")])
+        find_all(parser, parser.parse_args(arguments).runs)
         return 0
 
     def parse_benchmark(arguments: list[str]) -> int:

@@ -245,7 +245,7 @@ def test_a_damaged_run_is_left_out_with_the_reason(
 ) -> None:
     session = shutil.copytree(SESSION, tmp_path / "session")
     first, second, third = find_runs(session)
-    (first.path / "events" / "node1.jsonl").write_text('{"event":"step","t":1e999}\n')
+    (first.path / "events" / "node1.jsonl").write_text('{"event":"end","t":"now"}\n')
     second.summary.unlink()
     output = tmp_path / "out"
     assert main([str(session), "--to", "perfetto", "--output", str(output)]) == 0
