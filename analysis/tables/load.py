@@ -3,11 +3,13 @@
 A run that cannot be read is a row that says why, never an error: nothing else opens its files.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -17,6 +19,7 @@ from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, typ
 from analysis.tables.rates import Rates, read_rates
 from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, to_json
 from cluster.spec.documents.environment import Environment
+from cluster.spec.documents.event_reader import read_events
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from cluster.spec.documents.summary import Summary
 
@@ -26,6 +29,7 @@ BY_ETH0 = (
 )
 """Null where the exchange did not cross eth0, and so are the bytes of a curve."""
 LONGEST_REASON = 400
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,8 @@ def _read(folder: RunFolder, live: bool) -> _Read:
     try:
         found = _tabulate(_summary(folder, live))
         rates = read_rates(folder) if found.row["status"] == "completed" else None
-        if folder.spec.exists():
-            folder.read_spec()
-        environment = folder.read_environment() if folder.environment.exists() else None
+        _unless_missing(folder.read_spec)
+        environment = _unless_missing(folder.read_environment)
         return dataclasses.replace(found, environment=environment, rates=rates)
     except OtherSchema as error:
         status, reason = "other schema", str(error)
@@ -135,9 +138,16 @@ def _read(folder: RunFolder, live: bool) -> _Read:
     return dataclasses.replace(found, row=found.row | {"status": status, "error": told})
 
 
+def _unless_missing(read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except FileNotFoundError:
+        return None
+
+
 def _summary(folder: RunFolder, live: bool) -> Summary:
     """Of a run that has none yet: what is known so far."""
-    if folder.summary.exists():
+    with contextlib.suppress(FileNotFoundError):
         return read_checked(folder)
     try:
         experiment = folder.read_experiment()
@@ -149,7 +159,7 @@ def _summary(folder: RunFolder, live: bool) -> Summary:
         return summary
     folder.read_links()
     for rank in range(experiment.nodes):
-        folder.read_events(rank)
+        deque(read_events(folder.events(rank)), maxlen=0)
     return Summary(
         session=folder.path.resolve().parent.name,
         run=folder.path.resolve().name,

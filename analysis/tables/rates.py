@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cluster.spec.documents.codec import LARGEST_NUMBER, DocumentError
 from cluster.spec.documents.event_reader import read_lines
 from cluster.spec.documents.events import End, Phase, parse_event
+from cluster.spec.documents.node_files import open_regular
 from cluster.spec.documents.run_folder import RunFolder
 
 BINS = 120
@@ -36,9 +37,10 @@ class Rates:
 
 def read_rates(folder: RunFolder) -> Rates | None:
     """None where a run has no samples; DocumentError names the line of a damaged file."""
-    if not folder.samples.exists():
+    try:
+        samples = _read_samples(folder)
+    except FileNotFoundError:
         return None
-    samples = _read_samples(folder)
     source = "kernel" if (samples["source"] == "kernel").any() else "docker"
     start = float(samples["t"].min())
     samples = samples[samples["source"] == source]
@@ -55,16 +57,24 @@ def read_rates(folder: RunFolder) -> Rates | None:
 
 
 def _read_samples(folder: RunFolder) -> pd.DataFrame:
-    """By pandas, which is fast; what it does not take, line by line, which names the line."""
+    """By pandas, which is fast. What it does not take is read line by line: that names the line."""
     try:
-        with folder.samples.open("rb") as file:
-            found = pd.read_csv(file, usecols=list(SAMPLES), dtype=SAMPLES)
-        if (found["t"].abs() <= LARGEST_NUMBER).all() and (found["sent_bytes"] >= 0).all():
-            return found
+        return _read_table(folder)
+    except (ValueError, OverflowError) as error:
+        whole_lines = sum(1 for _ in folder.read_samples())
+        problem = error
+    try:
+        return _read_table(folder, whole_lines) if whole_lines else pd.DataFrame(columns=[*SAMPLES])
     except (ValueError, OverflowError):
-        pass
-    rows = [(s.t, s.source, s.node, s.counters.sent_bytes) for s in folder.read_samples()]
-    return pd.DataFrame(rows, columns=list(SAMPLES))
+        raise DocumentError(f"{folder.samples.name}: {problem}") from None
+
+
+def _read_table(folder: RunFolder, lines: int | None = None) -> pd.DataFrame:
+    with open_regular(folder.samples) as file:
+        found = pd.read_csv(file, usecols=list(SAMPLES), dtype=SAMPLES, nrows=lines)
+    if not (found["t"].abs() <= LARGEST_NUMBER).all() or (found["sent_bytes"] < 0).any():
+        raise ValueError("a number is out of range")
+    return found
 
 
 def _rate(

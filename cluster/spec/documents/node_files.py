@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from cluster.spec.documents.codec import DocumentError
 
@@ -42,7 +42,13 @@ class NodeFiles:
 
 
 def read_piece(path: Path, offset: int, most_bytes: int) -> bytes:
-    """Part of a file that a node wrote, never more than `most_bytes`.
+    """Part of a file that a node wrote, never more than `most_bytes`; as open_regular."""
+    with open_regular(path) as file:
+        return os.pread(file.fileno(), most_bytes, offset)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file of a run folder, to read.
 
     FileNotFoundError where there is none yet, DocumentError where it is no regular file.
     """
@@ -52,12 +58,10 @@ def read_piece(path: Path, offset: int, most_bytes: int) -> bytes:
         raise
     except OSError as error:  # a link, or a file that its owner has closed to others
         raise DocumentError(f"{path.name} cannot be read: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DocumentError(f"{path.name} is no regular file")
-        return os.pread(descriptor, most_bytes, offset)
-    finally:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        raise DocumentError(f"{path.name} is no regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def plain_text(text: str, most: int = 500) -> str:

@@ -5,6 +5,7 @@ runs/<session>/<run>/ has these and events/node<k>.jsonl, logs/node<k>.log (docs
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -30,13 +31,16 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.event_reader import LOG_BYTES, read_events
 from cluster.spec.documents.events import Event
 from cluster.spec.documents.links import Links, MeasuredLink
-from cluster.spec.documents.node_files import NodeFiles
+from cluster.spec.documents.node_files import NodeFiles, open_regular, read_piece
 from cluster.spec.documents.records import GpuSample, Sample
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment, node_name
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R")
+
+DOCUMENT_BYTES = 24 << 20
+"""Of a JSON document: the summary of 256 nodes that all exchange with each other has 14 MB."""
 
 __all__ = ["RunFolder", "find_runs", "new_session", "node_name", "write_json"]
 
@@ -106,7 +110,7 @@ class RunFolder:
 
     def read_experiment(self) -> Experiment:
         """SpecError for what is no spec."""
-        return Experiment.parse(self.spec.read_bytes())
+        return Experiment.parse(read_piece(self.spec, 0, DOCUMENT_BYTES))
 
     def read_spec(self) -> Options:
         """The options as they were recorded, by any version; read_experiment also checks them."""
@@ -143,9 +147,11 @@ class RunFolder:
 
 def _read_rows(path: Path, parse: Callable[[list[str]], R]) -> Iterator[R]:
     """DocumentError names the file and the line."""
-    if not path.exists():
+    try:
+        opened = open_regular(path)
+    except FileNotFoundError:
         return
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with io.TextIOWrapper(opened, encoding="utf-8", errors="replace") as file:
         columns = next(file, "").count(",")
         for number, line in enumerate(file, start=2):
             if not line.endswith("\n"):
@@ -176,8 +182,11 @@ def _read(path: Path, kind: type[D], upgrade: Callable[[Json], Json]) -> D:
 
 
 def _read_object(path: Path) -> Json:
+    text = read_piece(path, 0, DOCUMENT_BYTES + 1)
+    if len(text) > DOCUMENT_BYTES:
+        raise DocumentError(f"{path.name} has more than {DOCUMENT_BYTES:,} bytes")
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{path.name} is cut off or damaged: {error}") from None
     if not isinstance(document, dict):
