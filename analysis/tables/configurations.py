@@ -123,6 +123,12 @@ def mean_of(values: pd.Series[Any]) -> float | None:
     return None if known.empty else float(known.mean())
 
 
+def samples_per_epoch(run: pd.Series[Any]) -> float:
+    """Of all workers together, without the incomplete batches, which are dropped."""
+    epochs = 1 if pd.isna(run["epochs"]) else run["epochs"]
+    return float(run["steps"] / epochs * run["batch_size"] * run["workers"])
+
+
 def is_chance_level(run: pd.Series[Any], accuracy: float) -> bool:
     """Whether guessing could reach this accuracy, within two standard errors of the test set."""
     facts = DATASETS.get(str(run["dataset"]))

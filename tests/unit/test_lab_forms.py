@@ -14,7 +14,7 @@ USUAL = {
     "session": "s",
     "dataset": "cifar10",
     "model": "resnet18",
-    "train_size": 1000,
+    "train_size": 1024,
     "epochs": 2,
     "gpu": 0,
     "warmup_epochs": 0.0,
@@ -28,6 +28,8 @@ LAB = {"s": Preset("lab-batch-size")}
 def table(*rows: dict[str, Any]) -> pd.DataFrame:
     """Each row with the seconds of its second epoch, of which three quarters are computing."""
     frame = pd.DataFrame([USUAL | row for row in rows], index=pd.RangeIndex(1, len(rows) + 1))
+    in_step = frame["batch_size"] * frame["workers"]
+    frame["steps"] = frame["epochs"] * (frame["train_size"] // in_step)
     epochs = pd.DataFrame(
         [
             {
@@ -71,6 +73,12 @@ def test_speed_up_is_against_one_worker_with_the_same_batch_size() -> None:
     assert list(other["speed_up"]) == pytest.approx([1, 1, 1.6])
     alone = with_speed_up(table(together(32, 5.0)))
     assert alone["speed_up"].isna().all()
+
+
+def test_speed_up_is_by_samples_not_by_epochs() -> None:
+    """Six batches of 128 are 768 of the 1,024 samples: half of the time is 1.5 times the rate."""
+    runs = with_speed_up(table(single(128, 8.0), together(128, 4.0, workers=3)))
+    assert list(runs["speed_up"]) == pytest.approx([1, 1.5])
 
 
 def test_times_are_of_the_second_epoch_and_seeds_are_averaged() -> None:

@@ -95,7 +95,7 @@ def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
     assert [size.workers for size in sizes] == [1, 2, 3]
     assert (sizes[0].speed_up, sizes[0].efficiency, sizes[0].step_efficiency) == (1, 1, 1)
     for size in sizes:
-        assert size.speed_up == pytest.approx(sizes[0].epoch_s / size.epoch_s)
+        assert size.speed_up == pytest.approx(size.samples_per_s / sizes[0].samples_per_s)
         assert size.efficiency == pytest.approx(size.speed_up / size.workers)
 
 

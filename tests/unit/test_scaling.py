@@ -29,7 +29,9 @@ def tell(tmp_path: Path) -> Any:
             summary = json.loads((folder / "summary.json").read_text())
             summary |= {"session": folder.parent.name, "run": folder.name}
             options = {key: value for key, value in run.items() if not key.endswith("_s")}
-            summary["spec"] |= {"epochs": 2, "train_size": 1200} | options
+            spec = summary["spec"] | {"epochs": 2, "train_size": 12_288} | options
+            steps = 2 * (spec["train_size"] // (spec["batch_size"] * spec["workers"]))
+            summary |= {"spec": spec, "steps": steps}
             summary["seconds"] |= {"step_median_s": run["step_s"], "train_s": 2 * run["epoch_s"]}
             summary["training"] = None
             (folder / "summary.json").write_text(json.dumps(summary))
@@ -61,15 +63,24 @@ def test_every_batch_size_is_a_series_with_its_own_single(tell: Any) -> None:
 
 
 def test_one_batch_for_all_workers_is_a_series_without_weak_scaling(tell: Any) -> None:
-    """256 samples over 1, 2, 3 and 4 workers; ddp has its own run of one worker."""
+    """256 samples over 1, 2, 3 (255 of them) and 4 workers; ddp has its own run of one worker."""
     found = tell(
         run("single", 1, 256, 90.0),
         *(run("ddp", n, 256 // n, 100.0 / n) for n in (1, 2, 3, 4)),
     )
     (series,) = found.values()
     assert series.label == "ddp, 256 samples over all workers"
-    assert speed_ups(series) == [(1, 1), (2, 2), (3, pytest.approx(3)), (4, 4)]
+    assert speed_ups(series) == [(1, 1), (2, 2), (3, pytest.approx(3 * 12_240 / 12_288)), (4, 4)]
     assert {size.step_efficiency for size in series.sizes} == {None}
+
+
+def test_workers_that_drop_more_samples_are_not_faster_for_it(tell: Any) -> None:
+    """Steps of 0.5 s and 640 samples: five steps of 128 samples, and one of 384."""
+    runs = (run("allreduce", n, 64, epoch_s, step_s=0.5) for n, epoch_s in ((2, 2.5), (6, 0.5)))
+    (series,) = tell(*(told | {"train_size": 640} for told in runs)).values()
+    assert [size.samples_per_s for size in series.sizes] == [256, 768]
+    assert speed_ups(series) == [(2, 1), (6, 3)]
+    assert [size.efficiency for size in series.sizes] == [1, 1]
 
 
 def test_a_single_on_other_machines_or_data_is_no_base(tell: Any) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.report.page import Block, Column, Heading, Table, Text, texts
 from analysis.report.references import papers
 from analysis.report.references.papers import Paper, PaperTable, Preset
+from analysis.tables.configurations import samples_per_epoch
 
 SMALL = (
     "Our runs are of the preset's quick variant: a small network on MNIST instead of ResNet-18 on"
@@ -73,12 +74,14 @@ def with_epochs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
-    """Adds the second epoch of one worker over that of a run with the same options."""
+    """Adds one worker's seconds per sample over those of a run with the same options."""
     runs = runs.assign(gpu=runs["gpu"].fillna(0))  # older runs do not say
     options = ["batch_size", "train_size", "epochs", "gpu"]
-    single = runs[runs["strategy"] == "single"].groupby(options)["second_epoch_s"].mean()
+    samples = [samples_per_epoch(run) for _, run in runs.iterrows()]
+    runs["sample_s"] = runs["second_epoch_s"].astype(float) / samples
+    single = runs[runs["strategy"] == "single"].groupby(options)["sample_s"].mean()
     runs["speed_up"] = [
-        single.get(tuple(run[options]), float("nan")) / run["second_epoch_s"]
+        single.get(tuple(run[options]), float("nan")) / run["sample_s"]
         for _, run in runs.iterrows()
     ]
     return runs

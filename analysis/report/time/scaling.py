@@ -1,10 +1,12 @@
 """Scaling: runs that differ only in the number of workers.
 
     weak      efficiency(N) = step(N0) / step(N)
-    strong    speed-up(N) = epoch(N0) / epoch(N), efficiency(N) = speed-up(N) x N0/N
+    strong    speed-up(N) = rate(N) / rate(N0), efficiency(N) = speed-up(N) x N0/N
 
-N0 is the fewest workers in a series; NOTE says what is equal in each. With one batch for all
-workers together (--global-batch-size) a step is strong scaling, too.
+N0 is the fewest workers in a series, the rate is in samples per second of all workers together:
+incomplete batches are dropped, so epochs of unequal N hold unequal numbers of samples. NOTE says
+what is equal in a series. With one batch for all workers together (--global-batch-size) a step is
+strong scaling, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +17,16 @@ import pandas as pd
 from analysis.report import figures
 from analysis.report.context import Report
 from analysis.report.page import Chart, Column, Row, Section, Table
-from analysis.tables.configurations import SAME, Configuration, grouped, mean_of, named
+from analysis.tables.configurations import (
+    SAME,
+    Configuration,
+    grouped,
+    mean_of,
+    named,
+    samples_per_epoch,
+)
 from analysis.tables.load import Runs
-from cluster.observe.units import percents, seconds_text
+from cluster.observe.units import four_digits, percents, seconds_text
 
 COLUMNS = [
     Column("configuration", "configuration", style="left"),
@@ -25,16 +34,19 @@ COLUMNS = [
     Column("step", "step_s", seconds_text),
     Column("weak efficiency (step)", "step_efficiency", percents(0)),
     Column("epoch", "epoch_s", seconds_text),
-    Column("speed-up (epoch)", "speed_up", "{:.2f}".format),
-    Column("strong efficiency (epoch)", "efficiency", percents(0)),
+    Column("samples per second", "samples_per_s", four_digits),
+    Column("speed-up (samples per second)", "speed_up", "{:.2f}".format),
+    Column("strong efficiency", "efficiency", percents(0)),
 ]
 NOTE = (
     "Runs that differ only in the number of workers, with one batch size per worker or one batch"
     " for all workers together; a single run of the same training and batch stands for one worker."
     " Weak scaling: with one batch size per worker a step should take as long with more workers."
-    " Strong scaling: all workers share one training set, so an epoch should take N0/N of the time"
-    " of the fewest workers, N0 (without the first epoch, a warm-up, where there are others). The"
-    " nodes of an emulated cluster share the machine's cores: with real computing most of the loss"
+    " Strong scaling: all workers share one training set, so N workers should train on N/N0 times"
+    " as many samples per second as the fewest workers, N0. Epochs are not compared: incomplete"
+    " batches are dropped, so an epoch of more workers may hold fewer samples. The first epoch, a"
+    " warm-up, is left out where there are others. The nodes of an emulated cluster share the"
+    " machine's cores: with real computing most of the loss"
     " is due to that; with a synthetic model only the network is real."
 )
 TRAINING = (
@@ -51,6 +63,8 @@ class Size:
     workers: int
     step_s: float
     epoch_s: float
+    samples_per_s: float
+    """Of all workers together."""
     step_efficiency: float | None
     """Where a worker's batch is that of the fewest workers."""
     speed_up: float
@@ -132,23 +146,24 @@ def _with_base(members: list[Configuration], base: Configuration | None) -> list
 
 def _sizes(runs: Runs, series: Series) -> tuple[Size, ...]:
     times = [
-        (run.workers, step, epoch)
+        (run.workers, step, epoch, samples_per_epoch(run.row) / epoch)
         for run in series.runs
         if (step := run.mean("step_median_s")) and (epoch := _epoch_s(runs, run))
     ]
     if not times:
         return ()
-    least, first_step, first_epoch = times[0]
+    least, first_step, _, first_rate = times[0]
     return tuple(
         Size(
             workers=workers,
             step_s=step,
             epoch_s=epoch,
+            samples_per_s=rate,
             step_efficiency=None if series.over_all else first_step / step,
-            speed_up=first_epoch / epoch,
-            efficiency=first_epoch / epoch * least / workers,
+            speed_up=rate / first_rate,
+            efficiency=rate / first_rate * least / workers,
         )
-        for workers, step, epoch in times
+        for workers, step, epoch, rate in times
     )
 
 
@@ -190,7 +205,7 @@ def section(report: Report) -> Section | None:
     ]
     strong = _chart(
         "speed-up",
-        "Strong scaling: speed-up of an epoch",
+        "Strong scaling: speed-up in samples per second",
         "speed-up over the fewest workers",
         found,
         lambda size: size.speed_up,
