@@ -32,8 +32,8 @@ def tell(tmp_path: Path) -> Any:
             spec = summary["spec"] | {"epochs": 2, "train_size": 12_288} | options
             steps = 2 * (spec["train_size"] // (spec["batch_size"] * spec["workers"]))
             summary |= {"spec": spec, "steps": steps}
-            summary["seconds"] |= {"step_median_s": run["step_s"], "train_s": 2 * run["epoch_s"]}
-            summary["training"] = None
+            summary["seconds"] = {"step_median_s": run["step_s"], "train_s": 2 * run["epoch_s"]}
+            summary |= dict.fromkeys(("training", "bytes", "traffic_matrix"))
             (folder / "summary.json").write_text(json.dumps(summary))
         loaded = load_runs(find_runs(tmp_path))
         assert len(loaded.completed) == len(runs)
