@@ -5,7 +5,7 @@ with an engine.py (`check` and `open_engine`, as in EngineModule) and one row of
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self, cast
@@ -143,6 +143,13 @@ class Cluster(Protocol):
     def out_of_memory(self) -> set[int]:
         """Ranks of nodes in which the kernel ended a process for lack of memory, where known."""
         return set()
+
+    def stopped(self, silent: Collection[int]) -> dict[int, str]:
+        """Ranks of nodes that do not run, and how they were stopped, as the host sees it.
+
+        Asked for nodes without a heartbeat; others may be among them where that costs nothing.
+        """
+        return {}
 
     def exit_details(self, rank: int) -> str:
         """What the engine knows of a node's end, beyond the run's own log."""

@@ -102,7 +102,11 @@ class Session:
                 if cluster.links:
                     self.progress.say(verdict(cluster.links))
                 for current in runs:
-                    summaries.append(self._run(*current, cluster, folders))
+                    try:
+                        summaries.append(self._run(*current, cluster, folders))
+                    except RunFailed as error:  # said before the nodes are removed
+                        summaries.append(self._close(*current, "failed", str(error)))
+                        break
         except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
@@ -130,7 +134,14 @@ class Session:
         with folders.of_run(folder, experiment), collector, gpus:
             self.progress.begin(experiment, folder, collector)
             write_json(folder.spec, experiment.to_json())
-            watch_run(experiment, folder, cluster, self.progress, self._warn_of_burst)
+            watch_run(
+                experiment,
+                folder,
+                cluster,
+                self.progress,
+                self._warn_of_burst,
+                collector.sent_rates,
+            )
         record_links(folder, cluster.links, before, cluster.link_statistics())
         if folder.samples.name in collector.failures:
             raise RunFailed(f"samples are incomplete: {collector.failures[folder.samples.name]}")

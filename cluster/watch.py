@@ -1,25 +1,33 @@
 """Watch a run until all nodes have ended, or find the node that failed first and why."""
 
-import signal
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.engine import Cluster
+from cluster.observe.cause import Evidence, explain
+from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
+from cluster.observe.stall import DEADLOCK_S, StallWatch
+from cluster.observe.units import seconds_text
 from cluster.spec.documents.event_reader import most_bytes
-from cluster.spec.documents.events import Failure, Hello, Notice
+from cluster.spec.documents.events import Boundary, Event, Hello, Notice
+from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.node_files import plain_text
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from cluster.spec.quantities import write_memory
 
-GRACE_S = 3.0
+REPORTS_S = 3.0
 """After a node failed, how long the others have to report what they saw."""
+COMPLAINTS_S = 8.0
+"""Where nodes only complain of others, how long a better cause may take to show."""
+LOOK_S = 0.25
 FOLDER_REMOVED = "its run folder was removed while the session ran: nothing of it is kept"
-SIGNALS = {128 + number for number in signal.Signals}
-"""Exit codes of processes that a signal ended."""
+STACKS_S = 6 * BEAT_S
+"""For nodes to find the request for their stacks and to write them."""
 
 
 def watch_run(
@@ -28,62 +36,150 @@ def watch_run(
     cluster: Cluster,
     progress: Progress,
     warn_of_burst: Callable[[Sequence[MeasuredLink], int], None],
+    sent_rates: Callable[[], Mapping[int, float]],
 ) -> None:
     """Until every node has ended its run; RunFailed when one cannot.
 
     `warn_of_burst` is called with the links and the model's bytes as soon as a worker reports them.
+    `sent_rates` gives the bytes per second that nodes sent recently.
     """
-    names = experiment.all_names
-    writers = {rank: name for rank, name in enumerate(names) if name in experiment.event_writers}
-    files = {rank: folder.events_of(name) for rank, name in writers.items()}
-    nodes = NodeWatch(files, GRACE_S, most_bytes(experiment))
-    while True:
-        for rank, event in nodes.read():
-            progress.event(rank, event)
-            if isinstance(event, Hello) and rank == 0:
-                warn_of_burst(cluster.links, event.model_bytes)
-            elif isinstance(event, Notice):
-                progress.say(f"  {names[rank]}: {plain_text(event.text)}")
-        if not nodes.remaining:
+    watch = _RunWatch(experiment, folder, cluster, progress)
+    try:
+        while True:
+            for rank, event in watch.read_events():
+                if isinstance(event, Hello) and rank == 0:
+                    warn_of_burst(cluster.links, event.model_bytes)
+            if not watch.nodes.remaining:
+                return
+            if not folder.events(0).parent.is_dir():
+                raise RunFailed(FOLDER_REMOVED)
+            watch.look(sent_rates)
+            progress.tick()
+            time.sleep(POLL_S)
+    finally:
+        folder.stack_request.unlink(missing_ok=True)
+        for name in experiment.event_writers:
+            folder.heartbeat_of(name).unlink(missing_ok=True)
+
+
+class _RunWatch:
+    """What is known of a run, and whether it can go on."""
+
+    def __init__(
+        self, experiment: Experiment, folder: RunFolder, cluster: Cluster, progress: Progress
+    ) -> None:
+        self._experiment, self._folder = experiment, folder
+        self._cluster, self._progress = cluster, progress
+        self._names = experiment.all_names
+        writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
+        files = {rank: folder.events_of(name) for rank, name in writers.items()}
+        self.nodes = NodeWatch(files, REPORTS_S, most_bytes(experiment))
+        self._clock = _Clock()
+        self._liveness = Liveness(self._names, experiment.nodes, self._clock.now)
+        self._stall = StallWatch(experiment, self._names, self._clock.now)
+        self._addresses = {name: rank for rank, name in enumerate(self._names)}
+        self._looked_at = 0.0
+        self._failed_at: float | None = None
+        self._findings: list[Finding] = []
+
+    def read_events(self) -> list[tuple[int, Event]]:
+        events = self.nodes.read()
+        for rank, event in events:
+            self._progress.event(rank, event)
+            self._liveness.note_event(rank, event, self._clock.now)
+            self._stall.note_event(event)
+            if isinstance(event, Notice):
+                self._progress.say(f"  {self._names[rank]}: {plain_text(event.text)}")
+            elif isinstance(event, Boundary):
+                own = {c.local.rpartition(":")[0]: rank for c in event.connections or ()}
+                self._addresses |= own
+        return events
+
+    def look(self, sent_rates: Callable[[], Mapping[int, float]]) -> None:
+        """RunFailed when the run cannot go on."""
+        exited = self._cluster.exited()
+        now = self._clock.tick()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self._judge(now)
+            self._look_for_stall(sent_rates, now)
+        evidence = Evidence(
+            self._names,
+            self._liveness.exits() | exited,
+            self.nodes.failures,
+            findings=[finding for finding in self._findings if finding.is_final(now)],
+            addresses=self._addresses,
+        )
+        if self._is_over(evidence, now):
+            self._fail(evidence)
+
+    def _judge(self, now: float) -> None:
+        running, liveness = self.nodes.remaining, self._liveness
+        for rank in running:
+            beat = read_heartbeat(self._folder.heartbeat_of(self._names[rank]))
+            liveness.note_heartbeat(rank, beat, now)
+        stopped = self._cluster.stopped(liveness.silent(now))
+        before, self._findings = self._findings, liveness.judge(running, stopped, now)
+        known = {finding.key for finding in before}
+        for finding in self._findings:
+            if finding.key not in known:
+                self._progress.say(f"  {finding.text}; the run ends after {GRACE_S:g} s of this")
+        for finding in before:
+            if finding.key not in {still.key for still in self._findings}:
+                self._progress.say(f"  no longer: {finding.text}")
+
+    def _look_for_stall(self, sent_rates: Callable[[], Mapping[int, float]], now: float) -> None:
+        exchanging = [rank for rank in self.nodes.remaining if rank < self._experiment.nodes]
+        waiting = {rank: self._liveness.signs[rank] for rank in exchanging}
+        if self._findings or self._failed_at is not None:
             return
-        if not folder.events(0).parent.is_dir():
-            raise RunFailed(FOLDER_REMOVED)
-        exits = cluster.exited()
-        if nodes.is_overdue(bool(exits)):
-            rank, cause = find_cause(exits, nodes.failures, cluster, experiment)
-            raise RunFailed(f"{names[rank]} {cause}; see {folder.log_of(names[rank])}")
-        progress.tick()
-        time.sleep(POLL_S)
+        if text := self._stall.tell_slow(waiting, now):
+            self._progress.say(text)
+        if self._stall.is_deadlock(waiting, sent_rates(), now):
+            self._folder.stack_request.touch()
+            time.sleep(STACKS_S)
+            where = max((signs.step for signs in waiting.values()), default=0) + 1
+            raise RunFailed(
+                f"all nodes wait for each other since step {where}: none has computed or sent"
+                f" anything for {seconds_text(DEADLOCK_S)}; their stacks and last exchanges are in"
+                f" {self._folder.log(0).parent}"
+            )
+
+    def _is_over(self, evidence: Evidence, now: float) -> bool:
+        """Findings are final by themselves; after a failure the others may report first."""
+        if evidence.findings:
+            return True
+        if not evidence.exits and not evidence.failures:
+            return False
+        if self._failed_at is None:
+            self._failed_at = now
+        return now - self._failed_at >= (REPORTS_S if evidence.has_cause else COMPLAINTS_S)
+
+    def _fail(self, evidence: Evidence) -> None:
+        starved = frozenset(self._cluster.out_of_memory())
+        per_node = self._experiment.memory_per_node
+        if per_node is None or min(starved, default=0) >= self._experiment.nodes:
+            limit = None  # an auxiliary service has none
+        else:
+            limit = write_memory(per_node)
+        rank, cause = explain(
+            dataclasses.replace(evidence, starved=starved), limit, self._cluster.exit_details
+        )
+        raise RunFailed(f"{cause}; see {self._folder.log_of(self._names[rank])}")
 
 
-def find_cause(
-    exits: Mapping[int, int],
-    failures: Mapping[int, Failure],
-    cluster: Cluster,
-    experiment: Experiment,
-) -> tuple[int, str]:
-    """The rank that failed first and why: one that was killed, else the first that reported.
+class _Clock:
+    """A monotonic clock that advances by at most a second between two readings.
 
-    When a node dies its peers report a closed connection; they are not the cause.
+    While this process itself does not run, it cannot tell that nodes do not.
     """
-    killed = sorted(rank for rank, code in exits.items() if code in SIGNALS)
-    silent = sorted(set(exits) - set(failures))  # ended without a report: not because of another
-    if starved := sorted(cluster.out_of_memory()):
-        rank = starved[0]
-        cause = "ran out of memory"
-        if rank < experiment.nodes and experiment.memory_per_node is not None:
-            limit = write_memory(experiment.memory_per_node)
-            cause += f": the kernel ended it at its limit of {limit}; raise --total-memory"
-    elif killed:
-        rank = killed[0]
-        name = signal.Signals(exits[rank] - 128).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        cause = f"was ended by {name}{hint}"
-    elif silent:
-        rank = silent[0]
-        words = cluster.exit_details(rank).strip().splitlines()
-        cause = f"ended with code {exits[rank]}" + (f": {words[-1]}" if words else "")
-    else:
-        rank = min(failures, key=lambda rank: failures[rank].t)
-        cause = failures[rank].message
-    return rank, cause
+
+    def __init__(self) -> None:
+        self._read_at = time.monotonic()
+        self.now = 0.0
+
+    def tick(self) -> float:
+        read_at = time.monotonic()
+        self.now += min(1.0, read_at - self._read_at)
+        self._read_at = read_at
+        return self.now

@@ -17,7 +17,6 @@ and stays after the last run until it is stopped, so that the host can read the 
 Unattended it does neither: the folder was prepared before, and results are collected afterwards.
 """
 
-import faulthandler
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -38,6 +38,8 @@ from workloads.counters import memory
 from workloads.data.folders import default_data_dir
 from workloads.data.tokens import is_complete, weights_of
 from workloads.event_log import EventLog
+from workloads.heartbeat import Pulse, exit_code, wait_beating
+from workloads.stacks import StackChannel
 
 PATIENCE_S = 120.0
 """How long a node waits for its host before it exits."""
@@ -81,7 +83,8 @@ def main() -> int:
         if mistake := find_mistake(folder, settings, os.environ):
             print(f"worker: {mistake}", file=sys.stderr)
             return 2
-        code = _in_child(lambda folder=folder: run_once(folder, settings))  # type: ignore[misc]
+        pulse = partial(Pulse, folder, settings.rank) if attended else None
+        code = _in_child(partial(run_once, folder, settings), pulse)
         if code != 0:
             return code
     if attended:
@@ -172,13 +175,19 @@ def appears(path: Path) -> bool:
     return True
 
 
-def _in_child(work: Callable[[], None]) -> int:
-    """Call a function in a forked process; its exit code, or 128 + the signal that ended it."""
+def _in_child(
+    work: Callable[[], None], make_pulse: Callable[[int, StackChannel], Pulse] | None = None
+) -> int:
+    """Call a function in a forked process; its exit code, or 128 + the signal that ended it.
+
+    With `make_pulse` this process writes the heartbeat meanwhile.
+    """
+    stacks = StackChannel()
     child = os.fork()
     if child == 0:
-        faulthandler.enable()
         code = 1
         try:
+            stacks.serve()
             work()
             code = 0
         except BaseException:
@@ -193,11 +202,13 @@ def _in_child(work: Callable[[], None]) -> int:
         sys.exit(143)
 
     signal.signal(signal.SIGTERM, stop)
-    _, status = os.waitpid(child, 0)
+    if make_pulse is None:
+        code = exit_code(os.waitpid(child, 0)[1])
+    else:
+        code = wait_beating(child, make_pulse(child, stacks))
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if os.WIFSIGNALED(status):
-        return 128 + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)
+    stacks.close()
+    return code
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +15,7 @@ import yaml
 
 from cluster import interruption
 from cluster.containers.compose_file import (
+    REFERENCE,
     path_in_node,
     project_name,
     recording_document,
@@ -23,6 +25,7 @@ from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, do
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.links import setup
 from cluster.ownership import VARIABLE, Kind, Owner, record, tied
+from cluster.process_state import FROZEN, STOPPED, STOPPED_STATES, is_group_frozen
 from cluster.spec import clock
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters, total
@@ -31,6 +34,7 @@ from cluster.spec.documents.run_folder import node_name
 STATE_EVERY_S = 0.5
 LINKS_TIMEOUT_S = 300
 PORT_TAKEN = ("port is already allocated", "address already in use")
+ENDED = ("exited", "dead")
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
 
@@ -43,8 +47,10 @@ class DockerCluster:
         self.project = project_name(plan.name)
         self._containers: dict[int, Any] = {}
         self._helpers: dict[int, Any] = {}
+        self._reference: Any = None
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
+        self._paused: set[int] = set()
         self._checked = 0.0
         self._stats: Any = None
         self.links: list[MeasuredLink] = []
@@ -128,6 +134,8 @@ class DockerCluster:
             role, rank = split_service(service)
             if role == "link":
                 self._helpers[rank] = container
+            elif service == REFERENCE:
+                self._reference = container
             if service in self.plan.auxiliary_services:
                 rank = self.plan.nodes + self.plan.auxiliary_services.index(service)
             elif role != "node":
@@ -159,17 +167,44 @@ class DockerCluster:
             return
         except (docker.errors.APIError, requests.RequestException) as error:
             raise EngineError(f"the Docker engine no longer answers: {error}") from error
-        if container.attrs["State"]["Status"] in ("exited", "dead"):
-            self._exits[rank] = container.attrs["State"]["ExitCode"]
+        state = container.attrs["State"]
+        if state["Status"] in ENDED:
+            self._exits[rank] = state["ExitCode"]
+        if state["Paused"]:
+            self._paused.add(rank)
+        else:
+            self._paused.discard(rank)
+
+    def stopped(self, silent: Collection[int]) -> dict[int, str]:
+        self.exited()  # brings the states up to date
+        found = dict.fromkeys(self._paused, "paused")
+        for rank in set(silent) & set(self._containers) - set(found):
+            if how := self._how_stopped(rank):
+                found[rank] = how
+        return found
+
+    def _how_stopped(self, rank: int) -> str | None:
+        """By the processes of a container; Docker lists them on whichever machine it runs."""
+        import docker
+
+        process = self._processes.get(rank)
+        if process is not None and is_group_frozen(process):
+            return FROZEN
+        with contextlib.suppress(docker.errors.APIError):
+            listed = self._containers[rank].top(ps_args="-o pid,stat")["Processes"]
+            if any(state.startswith(STOPPED_STATES) for _, state in listed):
+                return STOPPED
+        return None
 
     def _await_links(self) -> None:
         """Wait until every link is verified; LinksOffTarget as soon as one is not."""
         waiting = dict(sorted(self._helpers.items()))
         deadline = time.monotonic() + LINKS_TIMEOUT_S
         while waiting:
+            self._check_reference()
             for rank, helper in list(waiting.items()):
                 helper.reload()
-                if helper.attrs["State"]["Status"] in ("exited", "dead"):
+                if helper.attrs["State"]["Status"] in ENDED:
                     del waiting[rank]
                     answer = _answer(helper)
                     if answer.measured:
@@ -182,6 +217,22 @@ class DockerCluster:
                 )
             time.sleep(0.05)
         self.links.sort(key=lambda link: split_service(link.node))
+
+    def _check_reference(self) -> None:
+        """LinksOffTarget where the other end of all measurements does not run any more."""
+        self._reference.reload()
+        state = self._reference.attrs["State"]
+        if state["Paused"]:
+            fate = "is paused"
+        elif state["Status"] in ENDED and state["ExitCode"] != 0:
+            fate = f"ended with code {state['ExitCode']}"
+        else:
+            return
+        raise LinksOffTarget(
+            f"the link reference (container {self._reference.name}) {fate} while links were"
+            " verified; run the measure again",
+            self.links,
+        )
 
     def link_statistics(self) -> list[LinkStatistics]:
         """Read on the nodes with tc, which needs no privilege for it."""

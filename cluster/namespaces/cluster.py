@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +26,7 @@ from cluster.spec.documents.run_folder import node_name
 ENTRY = "workloads.worker"
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20
+STOPPED_TIMEOUT_S = 2
 STOP_TIMEOUT_S = 5
 CAP_SYS_ADMIN = 21
 FIRST_USER = 1_900_000_000
@@ -46,7 +48,7 @@ class NetnsCluster(Cluster):
         self.links: list[MeasuredLink] = []
         self._groups: cgroups.Groups | None = None
         self._complaint: str | None = None
-        self._statistics: queue.Queue[list[LinkStatistics]] = queue.Queue()
+        self._answers: queue.Queue[Message] = queue.Queue()
         self._exits: dict[int, int] = {}
         self._started = threading.Event()
         self._is_ready = False
@@ -131,8 +133,8 @@ class NetnsCluster(Cluster):
                 self._started.set()
             elif message.kind == Kind.LINKS:
                 self.links, self._complaint = list(message.links), message.complaint
-            elif message.kind == Kind.STATISTICS:
-                self._statistics.put(list(message.statistics))
+            elif message.kind in (Kind.STATISTICS, Kind.STOPPED):
+                self._answers.put(message)
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
         self._started.set()  # no more messages: the process has ended
@@ -145,15 +147,28 @@ class NetnsCluster(Cluster):
         return dict(self._exits)
 
     def link_statistics(self) -> list[LinkStatistics]:
-        if not self.plan.links or self.process is None or self.process.poll() is not None:
+        if not self.plan.links:
             return []
+        answer = self._ask(Command.STATISTICS, Kind.STATISTICS, STATISTICS_TIMEOUT_S)
+        return list(answer.statistics) if answer else []
+
+    def stopped(self, silent: Collection[int]) -> dict[int, str]:
+        answer = self._ask(Command.STOPPED, Kind.STOPPED, STOPPED_TIMEOUT_S) if silent else None
+        return answer.stopped if answer else {}
+
+    def _ask(self, command: Command, kind: Kind, timeout_s: float) -> Message | None:
+        """The supervisor's answer; None where none comes in time."""
+        if self.process is None or self.process.poll() is not None:
+            return None
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{Command.STATISTICS}\n")
+            self.process.stdin.write(f"{command}\n")
             self.process.stdin.flush()
-            return self._statistics.get(timeout=STATISTICS_TIMEOUT_S)
+            while (answer := self._answers.get(timeout=timeout_s)).kind != kind:
+                pass  # an earlier question's, answered too late
         except (OSError, queue.Empty):
-            return []
+            return None
+        return answer
 
     def out_of_memory(self) -> set[int]:
         return self._groups.out_of_memory() if self._groups is not None else set()

@@ -6,7 +6,7 @@ supervisor -> host    a Message per line on standard output, as JSON
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
@@ -17,6 +17,8 @@ from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 class Command(StrEnum):
     STATISTICS = "statistics"
     """Answer with the drop and overlimit counts of all shaped links."""
+    STOPPED = "stopped"
+    """Answer with the nodes that do not run."""
 
 
 class Kind(StrEnum):
@@ -26,6 +28,8 @@ class Kind(StrEnum):
     """All nodes are forked."""
     STATISTICS = "statistics"
     """The answer to Command.STATISTICS."""
+    STOPPED = "stopped"
+    """The answer to Command.STOPPED."""
     EXIT = "exit"
     """A node has ended: rank and exit code."""
     REFUSED = "refused"
@@ -39,6 +43,8 @@ class Message:
     complaint: str | None = None
     """Why the links are off their targets, or which line of input was refused."""
     statistics: tuple[LinkStatistics, ...] = ()
+    stopped: dict[int, str] = field(default_factory=dict)
+    """By rank, how a node that does not run was stopped."""
     rank: int = -1
     code: int = 0
 

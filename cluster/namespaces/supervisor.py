@@ -21,6 +21,7 @@ from pathlib import Path
 
 from cluster.namespaces import isolation, links, network
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.process_state import how_stopped
 from cluster.spec.documents.links import LinkStatistics
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name
@@ -42,14 +43,24 @@ def main(document: str) -> int:
     entry = importlib.import_module(plan.entry)
     for module in plan.imports:
         importlib.import_module(module)
-    _, status = os.waitpid(builder, 0)
-    if status != 0:
-        print("the network could not be built", file=sys.stderr)
+    if reason := await_builder(builder):
+        print(reason, file=sys.stderr)
         return 1
     nodes = {fork_node(rank, namespaces, plan, entry.main): rank for rank in range(plan.nodes)}
     send(Message(Kind.READY))
     watch(nodes, lambda: links.read_statistics(list(plan.links), namespaces), send)
     return 0
+
+
+def await_builder(builder: int) -> str | None:
+    """Wait for the process that builds the network and is the links' reference; why it failed."""
+    role = "the process that builds the network and is the link reference"
+    _, status = os.waitpid(builder, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return f"{role} was stopped; run the measure again"
+    if os.WIFSIGNALED(status):
+        return f"{role} was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return None if status == 0 else "the network could not be built"
 
 
 def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
@@ -154,12 +165,17 @@ def watch(
                     return
                 *lines, unread = (unread + received).split(b"\n")
                 for line in lines:
-                    send(answer(line.decode(errors="replace"), statistics))
+                    send(answer(line.decode(errors="replace"), nodes, statistics))
 
 
-def answer(line: str, statistics: Callable[[], list[LinkStatistics]]) -> Message:
+def answer(
+    line: str, nodes: dict[int, int], statistics: Callable[[], list[LinkStatistics]]
+) -> Message:
     if line == Command.STATISTICS:
         return Message(Kind.STATISTICS, statistics=tuple(statistics()))
+    if line == Command.STOPPED:
+        found = {rank: how_stopped(process) for process, rank in nodes.items()}
+        return Message(Kind.STOPPED, stopped={rank: how for rank, how in found.items() if how})
     return Message(Kind.REFUSED, complaint=line)
 
 

@@ -1,7 +1,7 @@
 """Numbers as text: three or four digits and a decimal unit. 1 MB is 10^6 bytes. Stdlib only."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 PREFIXES = str.maketrans("mg", "MG")
 MINUTES_FROM_S, HOURS_FROM_S = 300, 3 * 3600
@@ -81,3 +81,8 @@ def option_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def list_names(names: Sequence[str]) -> str:
+    """node0, node1 and node2"""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

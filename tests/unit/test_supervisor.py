@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.namespaces.supervisor import answer
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from tests.measuring import PROJECT
 
@@ -56,6 +59,16 @@ def test_what_is_no_command_is_refused_by_its_text(supervisor: subprocess.Popen[
     assert found == [*(Message(Kind.REFUSED, complaint=line) for line in unknown), STATISTICS]
 
 
+def test_a_node_that_a_signal_stopped_is_found_by_its_rank() -> None:
+    with subprocess.Popen(["sleep", "600"]) as node:
+        nodes = {node.pid: 3}
+        assert answer(Command.STOPPED, nodes, list).stopped == {}
+        node.send_signal(signal.SIGSTOP)
+        os.waitpid(node.pid, os.WUNTRACED)
+        assert answer(Command.STOPPED, nodes, list).stopped == {3: "stopped"}
+        node.kill()
+
+
 def test_half_a_line_is_no_command_yet(supervisor: subprocess.Popen[str]) -> None:
     assert answers(supervisor, Command.STATISTICS[:4]) == []
 
@@ -75,6 +88,7 @@ def test_a_command_may_arrive_in_pieces(supervisor: subprocess.Popen[str]) -> No
     [
         Message(Kind.READY),
         Message(Kind.LINKS, (LINK,), "the link of node1 is slow"),
+        Message(Kind.STOPPED, stopped={3: "stopped"}),
         EXIT,
     ],
 )

@@ -43,9 +43,14 @@ def network_id() -> str:
 
 def read_segments() -> int:
     """TCP segments with data sent in this network namespace, without retransmissions."""
+    return read_tcp("TCPOrigDataSent")
+
+
+def read_tcp(name: str) -> int:
+    """A counter of TCP in this network namespace, by its name in /proc/net/netstat."""
     with open("/proc/self/net/netstat", encoding="ascii") as lines:
         names, numbers = (line.split() for line in lines if line.startswith("TcpExt:"))
-    return int(numbers[names.index("TCPOrigDataSent")])
+    return int(numbers[names.index(name)])
 
 
 def full_segment_bytes(all_workers_here: bool = False) -> int:

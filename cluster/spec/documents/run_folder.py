@@ -70,6 +70,8 @@ class RunFolder:
     gpu_samples = _File("gpu_samples.csv")
     model = _File("model", "consensus.pt")
     timeline = _File("logs", "timeline.json")
+    stack_request = _File("stacks-requested")
+    """Its presence asks every node for its stacks; it is removed when the run ends."""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,123 @@
+"""Why a run failed: the node and the cause, then the peers that complained. Pure.
+
+When a node ends or is out of reach, its peers report a connection that was closed, reset or timed
+out. Such a complaint is never the cause where anything better is known.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.observe.liveness import Finding
+from cluster.observe.units import list_names
+from cluster.spec.documents.events import Failure
+
+SIGNALS = {128 + number for number in signal.Signals}
+"""Exit codes of processes that a signal ended."""
+COMPLAINT = re.compile(
+    r"closed by peer|reset by peer|broken pipe|timed? ?out|unreachable|refused|no route to host"
+    r"|not connected|pair closure|shut down|horovodinternalerror|distnetworkerror|diststoreerror",
+    re.IGNORECASE,
+)
+"""What Gloo, Horovod and torch's store say when the other end is gone."""
+ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|\bnode\d+\b")
+LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known when a run fails; ranks index `names`."""
+
+    names: Sequence[str]
+    exits: Mapping[int, int] = field(default_factory=dict)
+    failures: Mapping[int, Failure] = field(default_factory=dict)
+    starved: frozenset[int] = frozenset()
+    """Nodes that the kernel ended for lack of memory."""
+    findings: Sequence[Finding] = ()
+    """Conditions that have lasted longer than the grace."""
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    """Address or name of a node -> its rank."""
+
+    @property
+    def killed(self) -> list[int]:
+        return sorted(rank for rank, code in self.exits.items() if code in SIGNALS)
+
+    @property
+    def own_failures(self) -> list[int]:
+        """Nodes with an error of their own, the first one first."""
+        own = [rank for rank, f in self.failures.items() if not COMPLAINT.search(f.message)]
+        return sorted(own, key=lambda rank: self.failures[rank].t)
+
+    @property
+    def unexplained(self) -> list[int]:
+        """Nodes that ended without a report, hence not because of another."""
+        return sorted(set(self.exits) - set(self.failures) - set(self.killed))
+
+    @property
+    def has_cause(self) -> bool:
+        """Whether there is more than complaints."""
+        return bool(
+            self.starved or self.findings or self.killed or self.own_failures or self.unexplained
+        )
+
+
+def explain(
+    evidence: Evidence, limit: str | None, exit_details: Callable[[int], str]
+) -> tuple[int, str]:
+    """The rank of the node that failed and one sentence; `limit` is a node's memory, in words."""
+    rank, cause = _cause(evidence, limit, exit_details)
+    others = sorted(set(evidence.failures) - {rank})
+    if others and evidence.has_cause:
+        first = shortened(evidence.failures[others[0]].message)
+        cause += f"; {list_names([evidence.names[r] for r in others])} then complained: {first}"
+    return rank, cause
+
+
+def shortened(message: str) -> str:
+    """The first sentence, without Gloo's own source file."""
+    return re.sub(r"\[[^\]]*\.cc:\d+\] ", "", message).partition(". ")[0][:LONGEST]
+
+
+def _cause(
+    evidence: Evidence, limit: str | None, exit_details: Callable[[int], str]
+) -> tuple[int, str]:
+    names, exits = evidence.names, evidence.exits
+    if evidence.starved:
+        rank = min(evidence.starved)
+        at_limit = f": the kernel ended it at its limit of {limit}; raise --total-memory"
+        return rank, f"{names[rank]} ran out of memory{at_limit if limit else ''}"
+    if evidence.killed:
+        rank = evidence.killed[0]
+        name = signal.Signals(exits[rank] - 128).name
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return rank, f"{names[rank]} was ended by {name}{hint}"
+    if evidence.findings:
+        return evidence.findings[0].ranks[0], "; ".join(f.text for f in evidence.findings)
+    if evidence.unexplained:
+        rank = evidence.unexplained[0]
+        words = exit_details(rank).strip().splitlines()
+        detail = f": {words[-1]}" if words else ""
+        return rank, f"{names[rank]} ended with code {exits[rank]}{detail}"
+    if evidence.own_failures:
+        rank = evidence.own_failures[0]
+        return rank, f"{names[rank]} {evidence.failures[rank].message}"
+    return _from_complaints(evidence)
+
+
+def _from_complaints(evidence: Evidence) -> tuple[int, str]:
+    """Whom the complaints point to, and the first of them."""
+    failures = evidence.failures
+    first = min(failures, key=lambda rank: failures[rank].t)
+    said = f"{evidence.names[first]} {shortened(failures[first].message)}"
+    pointed = [
+        evidence.addresses[name]
+        for rank, failure in failures.items()
+        for name in ADDRESS.findall(failure.message)
+        if evidence.addresses.get(name, rank) != rank
+    ]
+    if not pointed:
+        return first, said
+    suspect = max(set(pointed), key=lambda rank: (pointed.count(rank), -rank))
+    text = f"{said}; no cause was found, the complaints point to {evidence.names[suspect]}"
+    return suspect, text

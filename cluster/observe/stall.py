@@ -1,0 +1,91 @@
+"""A run without progress: a slow node is told to the user, a deadlock of all ends the run.
+
+A deadlock is a run in which every node is alive, and none makes a step, computes or sends for a
+long time. Times are the caller's clock.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cluster.observe.liveness import Signs
+from cluster.observe.units import list_names, seconds_text
+from cluster.spec import synthetic
+from cluster.spec.documents.events import Event, Step
+from cluster.spec.experiment import Experiment
+
+SLOW_S = 10.0
+DEADLOCK_S = 60.0
+TIMES_LONGEST = 5
+"""A step is slow, and a deadlock possible, after this many times the longest step so far."""
+LOOK_S = 2.0
+BUSY_SHARE = 0.05
+"""Of a core: a process that uses less computes nothing; Gloo's and Horovod's threads poll."""
+QUIET_BYTES_PER_S = {"torch": 1e3, "horovod": 1e5, "spark": 1e5}
+"""By launcher: what a node sends at most while nothing is exchanged."""
+
+
+class StallWatch:
+    def __init__(self, experiment: Experiment, names: Sequence[str], now: float) -> None:
+        self._names = names
+        self._quiet_rate = QUIET_BYTES_PER_S[experiment.launcher]
+        self._longest_s = _emulated_s(experiment)
+        self._is_told = False
+        self._looked_at = now
+        self._quiet_at = now
+        self._cpu_s: dict[int, float] = {}
+
+    def note_event(self, event: Event) -> None:
+        if isinstance(event, Step):
+            self._longest_s = max(self._longest_s, event.step_s)
+
+    def tell_slow(self, signs: Mapping[int, Signs], now: float) -> str | None:
+        """Once a run: which nodes take far longer than usual for a step, and what they do."""
+        limit_s = max(SLOW_S, TIMES_LONGEST * self._longest_s)
+        late = {r: s for r, s in signs.items() if s.phase == "train" and s.step}
+        late = {rank: node for rank, node in late.items() if now - node.event_at >= limit_s}
+        if not late or self._is_told:
+            return None
+        self._is_told = True
+        most_s = max(node.cpu_s for node in late.values())
+        computing = [rank for rank, node in late.items() if node.cpu_s > max(1.0, most_s / 2)]
+        slow = computing or list(late)
+        longest_s = max(now - late[rank].event_at for rank in slow)
+        names = list_names([self._names[rank] for rank in slow])
+        verb = "is" if len(slow) == 1 else "are"
+        doing = "computing" if computing else "waiting"
+        where = late[slow[0]].step + 1
+        return f"  {names} {verb} slow: {doing} in step {where} for {seconds_text(longest_s)}"
+
+    def is_deadlock(
+        self, signs: Mapping[int, Signs], sent_rates: Mapping[int, float], now: float
+    ) -> bool:
+        """Whether no node has made an event, computed or sent anything for long enough."""
+        if now - self._looked_at >= LOOK_S:
+            self._look(signs, sent_rates, now)
+        limit_s = max(DEADLOCK_S, TIMES_LONGEST * self._longest_s)
+        return bool(signs) and now - self._quiet_at >= limit_s
+
+    def _look(
+        self, signs: Mapping[int, Signs], sent_rates: Mapping[int, float], now: float
+    ) -> None:
+        elapsed_s, self._looked_at = now - self._looked_at, now
+        cpu_s = {rank: n.heartbeat.cpu_s if n.heartbeat else -1 for rank, n in signs.items()}
+        is_quiet = (
+            cpu_s.keys() == self._cpu_s.keys()
+            and all(
+                used >= 0 and used - self._cpu_s[rank] < BUSY_SHARE * elapsed_s
+                for rank, used in cpu_s.items()
+            )
+            and all(rate < self._quiet_rate for rate in sent_rates.values())
+            and all(now - node.event_at > elapsed_s for node in signs.values())
+        )
+        self._cpu_s = cpu_s
+        if not is_quiet:
+            self._quiet_at = now
+
+
+def _emulated_s(experiment: Experiment) -> float:
+    """Emulated compute of a step: the node sleeps for so long."""
+    if not experiment.model.startswith(synthetic.PREFIX):
+        return 0.0
+    model = synthetic.parse(experiment.model)
+    return model.forward_s + model.backward_s
