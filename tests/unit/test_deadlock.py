@@ -12,11 +12,12 @@ import pytest
 
 from cluster.engine import Cluster, CounterSource
 from cluster.observe import stall
+from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.watch import RunFailed, watch_run
+from cluster.watch import watch_run
 from tests.measuring import PROJECT
 
 NODE = """
