@@ -55,11 +55,11 @@ def test_a_node_that_recovers_within_the_grace_goes_on(tmp_path: Path) -> None:
     await_steps(tmp_path, 3)
     nodes = NetnsNodes(tmp_path)
     for begin, end in (
-        (nodes.stop_node, nodes.resume_node),
+        (nodes.stop_training, nodes.resume_node),
         (nodes.set_link_down, nodes.set_link_up),
     ):
         begin(1)
-        time.sleep(1.5)
+        time.sleep(2.5)
         end(1)
     measured = finish(process)
     laws.summary_is_true(one(measured), "netns")
