@@ -7,6 +7,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 
 from analysis.predict.cost_model import Cluster, Constants, Forecast, fitted_as, forecast
 from cluster.observe.units import percent_text
@@ -66,12 +67,14 @@ def save(model: Fitted, path: Path) -> None:
 def load(path: Path = SHIPPED) -> Fitted:
     """The model in a file; ValueError where that is not a fitted model."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would never end, nor would /dev/zero
+            raise DocumentError("it is no regular file")
         document = json.loads(path.read_text())
         if not isinstance(document, dict) or "strategies" not in document:
             raise DocumentError("it has no strategies")
         schema = document.get("schema")
         if type(schema) is not int or schema != SCHEMA:
-            raise OtherSchema(f"{path} has schema {schema!r}, this reads {SCHEMA}")
+            raise OtherSchema(f"{path} has schema {short(schema)}, this reads {SCHEMA}")
         return from_json(Fitted, document)
     except OtherSchema:
         raise

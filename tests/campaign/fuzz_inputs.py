@@ -216,6 +216,7 @@ def _nothing_starts() -> Iterator[None]:
 @contextlib.contextmanager
 def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
     from analysis import network_report
+    from analysis.export import command as export
     from analysis.predict import command as predict
     from analysis.predict import fit_command as fit
     from analysis.summary import command as summary
@@ -236,7 +237,7 @@ def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
         return 0
 
     known: Known = {
-        "workers": ["1", "2", "6", "33", "0", "1025", "65536"],
+        "workers": ["1", "2", "6", "33", "0", "1025", "65537"],
         "model_bytes": ["1", "87k", "4.5M", "200K", "1m", "9" * 400],
         "passes": ["1", "2", "5", "0", "100000", "9" * 400],
         "schedule": ["ring", "grid", "auto", "random", "exponential"],
@@ -246,7 +247,8 @@ def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
         "strategy": ["all", *STRATEGIES],
         "compute": ["20ms", "0s", "5m", "1e3s"],
         "local_steps": ["1", "8", "9" * 400],
-        "fit": ["/dev/null", "/", "nowhere.json", "x" * 300],
+        "to": ["tensorboard", "mlflow", "perfetto", "parquet", "x"],
+        "fit": ["/dev/null", "/dev/zero", "/", "nowhere.json", "x" * 300],
         "folder": ["/", "nowhere", "/dev/null", "x" * 300, "a\nb"],
         "runs": ["/dev/null", "nowhere", "x" * 300],
         "data_dir": ["nowhere", "/dev/null", "~nobody-x", "x" * 300],
@@ -259,6 +261,7 @@ def lines_of_others(rng: random.Random) -> Iterator[Attempt]:
         "data": (data._parser(), data.main),
         "summary": (summary._parser(), summary.main),
         "network_report": (network_report._parser(), find_runs),
+        "export": (export._parser(), export.main),
         "bench": (bench_parser(), parse_benchmark),
     }
 
