@@ -93,9 +93,10 @@ def placed_messages(
     found: list[PlacedMessage] = []
     for index, steps in enumerate(zip(*by_worker, strict=False)):
         round_index = rounds_of(run.experiment, index)
-        if rounds_of(run.experiment, index + 1) == round_index:
-            continue
+        is_due = rounds_of(run.experiment, index + 1) > round_index
         exchanges = [step.exchange for step in steps]
+        if not is_due or not any(exchanges):
+            continue
         placed = list(_place_round(run, round_index, exchanges))
         if len(found) + len(placed) > MOST_MESSAGES:
             break
@@ -109,7 +110,9 @@ def _place_round(
     if run.hello is None:
         return
     flows = messages(run.experiment.strategy, index, run.setting_in_order(run.hello))
-    for ranks, exchanged in _groups(each_message(flows)):
+    in_order = each_message(flows)
+    for ranks in _groups(in_order):
+        exchanged = [message for message in in_order if message.source in ranks]
         known = [part for rank, part in enumerate(exchanges) if part and rank in ranks]
         if not known:
             continue
@@ -123,16 +126,11 @@ def _place_round(
             yield PlacedMessage(message, index, begin, end)
 
 
-def _groups(exchanged: Sequence[Message]) -> list[tuple[set[int], list[Message]]]:
-    """Ranks that exchange, directly or through others, and their messages in order of steps."""
-    groups: list[tuple[set[int], list[Message]]] = []
+def _groups(exchanged: Sequence[Message]) -> list[set[int]]:
+    """Ranks that exchange with each other, directly or through others."""
+    groups: list[set[int]] = []
     for message in exchanged:
-        ranks = {message.source, message.destination}
-        joined = [group for group in groups if group[0] & ranks]
-        if len(joined) == 1 and ranks <= joined[0][0]:
-            joined[0][1].append(message)
-            continue
-        groups = [group for group in groups if group not in joined]
-        merged = [message, *(m for _, members in joined for m in members)]
-        groups.append((ranks.union(*(r for r, _ in joined)), sorted(merged, key=lambda m: m.step)))
+        joined = {message.source, message.destination}
+        joined = joined.union(*(group for group in groups if group & joined))
+        groups = [*(group for group in groups if not group & joined), joined]
     return groups

@@ -16,9 +16,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
+from analysis.export import timeline
 from analysis.export.command import main
 from analysis.export.exported_run import ExportedRun, read_run
 from analysis.export.formats import FORMATS
+from analysis.export.perfetto import trace_of
 from analysis.export.scalars import final_scalars
 from analysis.theory import traffic_matrix
 from cluster.spec.documents.events import Step
@@ -135,7 +137,7 @@ RATES = """
     SELECT track_id, ts, value, LEAD(ts, 1, ts) OVER (PARTITION BY track_id ORDER BY ts) AS next
     FROM counter)
   JOIN process_counter_track AS track ON track_id = track.id JOIN process USING (upid)
-  WHERE track.name LIKE 'sent bytes/s%' GROUP BY process.name ORDER BY process.name"""
+  WHERE track.name = 'sent bytes/s' GROUP BY process.name ORDER BY process.name"""
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +182,8 @@ def test_perfetto_reads_steps_phases_messages_and_rates(
     predicted = predicted_pairs(run)
     sent: Counter[tuple[str, str]] = Counter()
     for source, destination, out, into, size, later_ns in arrows:
-        assert str(out).endswith(f"to {destination}")
-        assert str(into).endswith(f"from {source}")
+        assert str(out).startswith(f"to {destination}:")
+        assert str(into).startswith(f"from {source}:")
         assert int(later_ns or 0) >= 0
         sent[str(source), str(destination)] += int(size or 0)
     assert dict(sent) == pytest.approx(predicted, abs=run.record.experiment.rounds)
@@ -190,6 +192,16 @@ def test_perfetto_reads_steps_phases_messages_and_rates(
     for node in run.record.experiment.node_names:
         read = [s.counters.sent_bytes for s in run.record.samples if s.node == node]
         assert rates[node] == pytest.approx(read[-1] - read[0], rel=1e-3, abs=100)
+
+
+def test_messages_are_limited_to_whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the trace says where they end. A round of this ring has 24 messages."""
+    run = read_run(find_runs(SESSION)[0])
+    monkeypatch.setattr(timeline, "MOST_MESSAGES", 60)
+    events = trace_of(run).events
+    assert sum("flow_out" in event for event in events) == 48
+    names = [event["args"] for event in events if event["name"] == "thread_name"]
+    assert {"name": "scheduled messages until round 2"} in names
 
 
 def predicted_pairs(run: ExportedRun) -> dict[tuple[str, str], float]:
