@@ -9,7 +9,7 @@
 #
 # Works from any folder. The first call makes .venv and compiles Horovod (4 minutes, once). On two cores
 # and with a warm image cache everything takes about 15 minutes, tests/unit about two. Tests run two at a
-# time; those that measure times or rates run afterwards, one by one.
+# time; those that measure times or rates run afterwards, beside each other only.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here"
@@ -33,6 +33,6 @@ if [[ $# -gt 0 ]]; then
 fi
 "$bin/mypy" & # while the tests run, which often wait
 types=$!
-"$python" -m pytest -n 2 --dist loadgroup -m "not alone" --durations 20
+"$python" -m pytest -n 2 --dist loadgroup -m "not timed" --durations 20
 wait "$types"
-exec "$python" -m pytest -m alone --durations 10
+exec "$python" -m pytest -n 2 --dist loadgroup -m timed --durations 10

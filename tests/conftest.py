@@ -11,6 +11,7 @@ import pytest
 
 from cluster.containers import engine
 from cluster.engine import EngineUnavailable
+from tests.browser import close_chromium
 
 # The same examples every time, however long a busy machine takes over one: no test fails by chance.
 hypothesis.settings.register_profile(
@@ -24,19 +25,31 @@ hypothesis.settings.load_profile("gradwire")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out long campaigns but with -m soak, and keeps tests of containers together.
+    """Leaves out long campaigns but with -m soak, and keeps tests that share something together.
 
-    With pytest -n 2 --dist loadgroup, tests of containers and of Spark stay in one process: a
-    measure removes the containers that killed ones left, which some tests rely on; and one Spark
-    cluster keeps two cores busy.
+    That is in one process of pytest -n 2 --dist loadgroup. Containers: a measure removes those that
+    killed ones left, which some tests rely on. Spark: one cluster keeps two cores busy. Tests of a
+    module that has a fixture for all of them.
     """
     if "soak" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
     for item in items:
-        if item.get_closest_marker("docker") or "pyspark" in getattr(item, "fixturenames", ()):
+        assert isinstance(item, pytest.Function)
+        if item.get_closest_marker("docker") or "pyspark" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("docker"))
+        elif _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
+def _shares_a_fixture(item: pytest.Function) -> bool:
+    definitions = item._fixtureinfo.name2fixturedefs.values()
+    return any(definition.scope == "module" for found in definitions for definition in found)
+
+
+def pytest_sessionfinish() -> None:
+    close_chromium()
 
 
 @pytest.fixture(scope="session")

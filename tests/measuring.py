@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,14 @@ class Measured:
     stderr: str
 
 
-def start(*flags: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+Sweeps = Sequence[dict[str, str]]
+"""Options of several sweeps in one session, beside the flags that all have."""
+
+
+def start(*flags: str, prefix: tuple[str, ...] = (), sweeps: Sweeps = ()) -> subprocess.Popen[str]:
+    several = [sys.executable, "-m", "tests.several_sweeps", json.dumps(sweeps)]
     return subprocess.Popen(
-        [*prefix, *COMMAND, *flags, "--json", "--no-report"],
+        [*prefix, *(several if sweeps else COMMAND), *flags, "--json", "--no-report"],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -52,8 +57,8 @@ def finish(process: subprocess.Popen[str]) -> Measured:
     return Measured(process.returncode, json.loads(stdout) if stdout else [], stderr)
 
 
-def measure(*flags: str, prefix: tuple[str, ...] = ()) -> Measured:
-    return finish(start(*flags, prefix=prefix))
+def measure(*flags: str, prefix: tuple[str, ...] = (), sweeps: Sweeps = ()) -> Measured:
+    return finish(start(*flags, prefix=prefix, sweeps=sweeps))
 
 
 def one(measured: Measured) -> dict[str, Any]:
@@ -72,11 +77,11 @@ def await_handlers(process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def await_steps(output: Path, steps: int = 1) -> Path:
+def await_steps(output: Path, steps: int = 1, run: str = "*") -> Path:
     """Wait until every worker of a run below `output` has made some steps; the run's folder."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        for spec in output.glob("*/*/spec.json"):
+        for spec in output.glob(f"*/{run}/spec.json"):
             workers = range(json.loads(spec.read_text())["workers"])
             files = [spec.parent / "events" / f"node{rank}.jsonl" for rank in workers]
             if all(_steps_in(file) >= steps for file in files):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from cluster.observe.units import option_text
 from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import (
@@ -24,38 +26,81 @@ from tests.measuring import (
 )
 
 pytestmark = pytest.mark.usefixtures("horovod")
-BOTH = (
-    *("--engine", "netns", "--launcher", "torch,horovod", "--seed", "2"),
-    *("--lr-rule", "none", "--test-size", "1000"),
+COMMON = (
+    *("--engine", "netns", "--seed", "2", "--lr-rule", "none", "--batch-size", "16"),
+    *("--test-size", "1000"),
 )
-ALL = "allreduce,allgather,gather-scatter,pairwise,local-sgd"
+STRATEGIES = {
+    "strategy": "allreduce,allgather,gather-scatter,pairwise,local-sgd",
+    "workers": "4",
+    "epochs": "2",
+    "train_size": "640",
+}
+"""20 steps; the last step of an epoch ends an accumulation of local-sgd early."""
+LOCAL_STEPS = {"local_steps": "1,2,4", "workers": "2", "epochs": "2", "train_size": "320"}
+"""10 steps an epoch: with 4 local steps the third exchange has only two."""
+ONE_EPOCH = {"workers": "2", "epochs": "1", "train_size": "160"}
+OPTIONS = [
+    {"reduce": "sum"},
+    {"compress": "fp16", "strategy": "allreduce,pairwise"},
+    {"average": "parameters", "strategy": "allreduce,allgather,gather-scatter"},
+    {"bucket_mb": "0"},
+    {"model": "mnist-bn", "buffers": "broadcast,average"},
+]
+Summary = dict[str, Any]
 
 
-def pairs(output: Path, *flags: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The summaries of the same runs by torch and by Horovod."""
-    measured = measure(*BOTH, *flags, "--output", str(output))
+@dataclass(frozen=True)
+class Pairs:
+    """The same runs by torch and by Horovod, made in one session."""
+
+    output: Path
+    summaries: list[tuple[Summary, Summary]]
+
+    def of(self, sweep: dict[str, str]) -> list[tuple[Summary, Summary]]:
+        """Those with the options of a sweep."""
+        return [pair for pair in self.summaries if is_of(sweep, pair[0]["spec"])]
+
+    def model(self, summary: Summary) -> torch.Tensor:
+        state = torch.load(RunFolder(self.output / summary["session"] / summary["run"]).model)
+        return torch.cat([tensor.flatten() for tensor in state.values()])
+
+    def are_alike(self, pair: tuple[Summary, Summary], tolerance: float = 1e-5) -> bool:
+        ours, horovods = (self.model(summary) for summary in pair)
+        return torch.allclose(ours, horovods, rtol=0, atol=tolerance)
+
+
+def is_of(sweep: dict[str, str], spec: dict[str, Any]) -> bool:
+    return all(option_text(spec[name]) in texts.split(",") for name, texts in sweep.items())
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    output = tmp_path_factory.mktemp("pairs")
+    sweeps = [
+        STRATEGIES | {"passes": "1"},
+        LOCAL_STEPS,
+        *(ONE_EPOCH | options for options in OPTIONS),
+    ]
+    both = [sweep | {"launcher": "torch,horovod"} for sweep in sweeps]
+    timeline = ONE_EPOCH | {"launcher": "horovod", "timeline": "yes"}
+    measured = measure(*COMMON, "--output", str(output), sweeps=[*both, timeline])
     assert measured.code == 0, measured.stderr
-    by_launcher: dict[str, list[dict[str, Any]]] = {"torch": [], "horovod": []}
-    for summary in measured.summaries:
-        by_launcher[summary["spec"]["launcher"]].append(summary)
-    return list(zip(by_launcher["torch"], by_launcher["horovod"], strict=True))
+    assert measured.stderr.count("starting ") == 4  # clusters: two launchers, 2 and 4 workers
+    found = [summary for summary in measured.summaries if not summary["spec"]["timeline"]]
+    by_launcher = [
+        [summary for summary in found if summary["spec"]["launcher"] == launcher]
+        for launcher in ("torch", "horovod")
+    ]
+    return Pairs(output, list(zip(*by_launcher, strict=True)))
 
 
-def model(output: Path, summary: dict[str, Any]) -> torch.Tensor:
-    state = torch.load(RunFolder(output / summary["session"] / summary["run"]).model)
-    return torch.cat([tensor.flatten() for tensor in state.values()])
-
-
-def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> None:
-    """20 steps; the last step of an epoch ends an accumulation of local-sgd early."""
-    sizes = ("--workers", "4", "--epochs", "2", "--batch-size", "16", "--train-size", "640")
-    found = pairs(tmp_path, "--strategy", ALL, "--passes", "1", *sizes)
+def test_the_same_spec_learns_the_same_and_sends_the_same(pairs: Pairs) -> None:
+    found = pairs.of(STRATEGIES)
     assert len(found) == 5
     for ours, horovod in found:
         name = horovod["run"]
-        assert torch.allclose(model(tmp_path, ours), model(tmp_path, horovod), rtol=0, atol=1e-5), (
-            name
-        )
+        assert pairs.are_alike((ours, horovod)), name
         assert horovod["accuracy"] == pytest.approx(ours["accuracy"], abs=1e-3), name
         assert horovod["consensus_distance"] == pytest.approx(
             ours["consensus_distance"], abs=1e-6, rel=1e-3
@@ -68,59 +113,32 @@ def test_the_same_spec_learns_the_same_and_sends_the_same(tmp_path: Path) -> Non
         laws.pairs_are_as_predicted(ours, 0.03)
         laws.pairs_are_as_predicted(horovod, 0.05)
         laws.pairs_add_up(horovod)
-        laws.received_adds_up(RunFolder(tmp_path / horovod["session"] / name), 4)
+        laws.received_adds_up(RunFolder(pairs.output / horovod["session"] / name), 4)
 
 
-def test_accumulated_gradients_divide_the_bytes_and_none_are_lost(tmp_path: Path) -> None:
-    """10 steps an epoch: with 4 local steps the third exchange has only two."""
-    sizes = ("--workers", "3", "--epochs", "2", "--batch-size", "16", "--train-size", "480")
-    found = pairs(tmp_path, "--local-steps", "1,2,4", *sizes)
+def test_accumulated_gradients_divide_the_bytes_and_none_are_lost(pairs: Pairs) -> None:
+    found = pairs.of(LOCAL_STEPS)
     sent = [laws.sent_once(horovod) for _, horovod in found]
-    assert [h["rounds"] for _, h in found] == [20, 10, 6]
+    assert [horovod["rounds"] for _, horovod in found] == [20, 10, 6]
     assert sent[0] / sent[1] == pytest.approx(2, rel=0.05)
     assert sent[0] / sent[2] == pytest.approx(20 / 6, rel=0.05)
+    for pair in found:
+        assert pairs.are_alike(pair), pair[1]["run"]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options)))
+def test_options_mean_the_same(options: dict[str, str], pairs: Pairs) -> None:
+    found = pairs.of(ONE_EPOCH | options)
+    assert found
     for ours, horovod in found:
-        assert torch.allclose(model(tmp_path, ours), model(tmp_path, horovod), rtol=0, atol=1e-5), (
-            horovod["run"]
-        )
+        tolerance = 1e-3 if "compress" in options else 1e-5
+        assert pairs.are_alike((ours, horovod), tolerance), horovod["run"]
+        predicted = horovod["per_step"]["predicted_mean_bytes"]
+        assert laws.sent_once(horovod) == pytest.approx(predicted, rel=0.06), horovod["run"]
 
 
-def test_options_mean_the_same(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--epochs", "1", "--batch-size", "16", "--train-size", "160")
-    for index, flags in enumerate(
-        [
-            ("--reduce", "sum"),
-            ("--compress", "fp16", "--strategy", "allreduce,pairwise"),
-            ("--average", "parameters", "--strategy", "allreduce,allgather,gather-scatter"),
-            ("--bucket-mb", "0"),
-            ("--model", "mnist-bn", "--buffers", "broadcast,average"),
-        ]
-    ):
-        output = tmp_path / str(index)
-        for ours, horovod in pairs(output, *flags, *sizes):
-            tolerance = 1e-3 if "fp16" in flags else 1e-5
-            assert torch.allclose(
-                model(output, ours), model(output, horovod), rtol=0, atol=tolerance
-            ), (flags, horovod["run"])
-            predicted = horovod["per_step"]["predicted_mean_bytes"]
-            assert laws.sent_once(horovod) == pytest.approx(predicted, rel=0.06), flags
-
-
-def test_the_timeline_lands_in_the_run_folder(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--epochs", "1", "--batch-size", "16", "--train-size", "160")
-    flags = (
-        "--engine",
-        "netns",
-        "--launcher",
-        "horovod",
-        "--timeline",
-        *sizes,
-        "--test-size",
-        "100",
-    )
-    measured = measure(*flags, "--output", str(tmp_path))
-    assert measured.code == 0, measured.stderr
-    (file,) = tmp_path.glob("*/*/logs/timeline.json")
+def test_the_timeline_lands_in_the_run_folder(pairs: Pairs) -> None:
+    (file,) = pairs.output.glob("*/*/logs/timeline.json")
     events = json.loads(file.read_text())
     assert any("ALLREDUCE" in str(event.get("name")) for event in events)
 

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import (
     COMMAND,
@@ -45,7 +47,7 @@ def test_measured_bytes_match_theory_and_each_other(
     laws.bytes_agree("netns", workers, flags, runs, tmp_path)
 
 
-@pytest.mark.parametrize(("workers", "model"), [(2, "1M"), (3, "25M:5"), (4, "4M"), (6, "1M:4")])
+@pytest.mark.parametrize(("workers", "model"), [(2, "1M"), (3, "25M:5"), (6, "1M:4")])
 def test_every_strategy_moves_large_models_as_theory_says(
     workers: int, model: str, tmp_path: Path
 ) -> None:
@@ -72,50 +74,95 @@ def test_a_session_ends_with_its_report_unless_told_otherwise(
     assert [f"report: {page}" in done.stderr for page in found] == ([] if flags else [True])
 
 
-def test_the_same_spec_and_seed_give_the_same_accuracy(tmp_path: Path) -> None:
+def test_measures_at_once_are_undisturbed_and_the_same_seed_gives_the_same_model(
+    tmp_path: Path,
+) -> None:
     flags = (*NETNS, "--workers", "4", "--passes", "1", "--schedule", "random", *laws.SMALL)
-    first, second, other = (
-        one(measure(*flags, "--seed", seed, "--output", str(tmp_path))) for seed in ("7", "7", "8")
-    )
-    assert first["accuracy"] == second["accuracy"]
-    assert first["loss"] == second["loss"]
+    seeds = ("--seed", "7", "--output", str(tmp_path))
+    both = [start(*flags, *seeds, "--repeat", "2"), start(*flags, *seeds)]
+    several, single = (finish(process) for process in both)
+    first, other = several.summaries
+    second = one(single)
+    assert first["session"] != second["session"]
+    for summary in (first, other, second):
+        laws.summary_is_true(summary, "netns")
+    assert (first["accuracy"], first["loss"]) == (second["accuracy"], second["loss"])
     assert first["loss"] != other["loss"]
 
 
-def test_all_reduce_equals_one_worker_with_the_whole_batch(tmp_path: Path) -> None:
-    """20 steps on the same samples; parameters agree to 1e-5."""
-    sizes = ("--epochs", "1", "--train-size", "1920", "--test-size", "100")
-    common = (*NETNS, *sizes, "--output", str(tmp_path))
-    many = one(measure(*common, "--workers", "4", "--batch-size", "24", "--lr-rule", "none"))
-    single = one(measure(*common, "--strategy", "single", "--batch-size", "96"))
+ONE_EPOCH = {"epochs": "1", "train_size": "1920", "lr_rule": "none"}
+"""Samples of 20 steps with 96 of them, which four workers have in 24 each."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one session."""
+
+    output: Path
+    summaries: list[dict[str, Any]]
+
+    def of(self, **options: Any) -> dict[str, Any]:
+        """The run with these options."""
+        (found,) = (s for s in self.summaries if options.items() <= s["spec"].items())
+        return found
+
+    def are_alike(self, *summaries: dict[str, Any]) -> bool:
+        """Whether the parameters at the end agree to 1e-5."""
+        runs = [RunFolder(self.output / s["session"] / s["run"]) for s in summaries]
+        first, second = (torch.load(run.model) for run in runs)
+        return all(torch.allclose(first[n], second[n], rtol=0, atol=1e-5) for n in first)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    output = tmp_path_factory.mktemp("runs")
+    sweeps = [
+        ONE_EPOCH | {"strategy": "single", "batch_size": "96"},
+        ONE_EPOCH | {"workers": "4", "batch_size": "24"},
+        ONE_EPOCH | {"workers": "2", "batch_size": "96"},
+        ONE_EPOCH | {"workers": "2", "batch_size": "32", "local_steps": "3"},
+        {
+            "strategy": "local-sgd",
+            "local_steps": "4",
+            "workers": "2",
+            "epochs": "2",
+            "train_size": "640",
+            "batch_size": "32",
+        },
+    ]
+    flags = (*NETNS, "--test-size", "1000", "--output", str(output))
+    measured = measure(*flags, sweeps=sweeps)
+    assert measured.code == 0, measured.stderr
+    return Runs(output, measured.summaries)
+
+
+def test_all_reduce_equals_one_worker_with_the_whole_batch(runs: Runs) -> None:
+    """20 steps on the same samples."""
+    many, single = runs.of(workers=4), runs.of(strategy="single")
     assert many["steps"] == single["steps"] == 20
-    _same_model(tmp_path, many, single)
+    assert runs.are_alike(many, single)
 
 
-def test_accumulated_gradients_equal_those_of_the_larger_batch(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--epochs", "1", "--train-size", "1920", "--test-size", "100")
-    common = (*NETNS, *sizes, "--lr-rule", "none", "--output", str(tmp_path))
-    accumulated = one(measure(*common, "--batch-size", "32", "--local-steps", "3"))
-    larger = one(measure(*common, "--batch-size", "96"))
+def test_accumulated_gradients_equal_those_of_the_larger_batch(runs: Runs) -> None:
+    accumulated = runs.of(strategy="allreduce", local_steps=3)
+    larger = runs.of(workers=2, batch_size=96)
     assert (accumulated["steps"], accumulated["rounds"]) == (30, 10)
     assert (larger["steps"], larger["rounds"]) == (10, 10)
-    _same_model(tmp_path, accumulated, larger)
+    assert runs.are_alike(accumulated, larger)
 
 
-def test_the_rest_of_an_epoch_is_exchanged_too(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--epochs", "2", "--train-size", "640", "--batch-size", "32")
-    flags = ("--strategy", "local-sgd", "--local-steps", "4", "--test-size", "100")
-    summary = one(measure(*NETNS, *sizes, *flags, "--output", str(tmp_path)))
+def test_the_rest_of_an_epoch_is_exchanged_too(runs: Runs) -> None:
+    summary = runs.of(strategy="local-sgd")
     assert (summary["steps"], summary["rounds"]) == (20, 6)
     assert summary["consensus_distance"] < 1e-6
     laws.summary_is_true(summary, "netns")
 
 
-def test_a_single_worker_sends_nothing(tmp_path: Path) -> None:
-    summary = one(measure(*NETNS, "--strategy", "single", *laws.SMALL, "--output", str(tmp_path)))
+def test_a_single_worker_sends_nothing(runs: Runs) -> None:
+    summary = runs.of(strategy="single")
     assert summary["bytes"]["train"]["sent_bytes"] == 0
     assert summary["per_step"]["ratio"] is None
-    assert summary["accuracy"] > 0.5
+    assert summary["accuracy"] > 0.3
 
 
 def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
@@ -127,11 +174,13 @@ def test_more_nodes_than_the_neighbour_table_holds(tmp_path: Path) -> None:
     assert summary["counters"]["largest_difference"] < 0.01
 
 
-def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
+def test_an_ordinary_user_needs_no_root_to_run_and_to_shape_links(tmp_path: Path) -> None:
     """In a user namespace as user 1000, without rights on the host."""
     prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     flags = ("--workers", "3", "--passes", "1", *laws.SMALL, "--output", str(tmp_path))
-    laws.summary_is_true(one(measure(*NETNS, *flags, prefix=prefix)), "netns")
+    summary = one(measure(*NETNS, *flags, "--link", "50mbit", prefix=prefix))
+    laws.summary_is_true(summary, "netns")
+    assert [abs(link["error"]) < 0.03 for link in summary["links"]] == [True] * 3
 
 
 def test_workers_have_no_privileges(tmp_path: Path) -> None:
@@ -150,9 +199,12 @@ def test_workers_have_no_privileges(tmp_path: Path) -> None:
 
 def test_a_cpu_limit_slows_training_and_changes_no_result(tmp_path: Path) -> None:
     """A fifth of a core: training takes five times its CPU time."""
-    sizes = ("--workers", "1", "--strategy", "allreduce", "--epochs", "2", "--test-size", "500")
-    flags = (*NETNS, *sizes, "--output", str(tmp_path))
-    free, slow = one(measure(*flags)), one(measure(*flags, "--cpus", "0.2"))
+    sizes = ("--epochs", "2", "--train-size", "1200", "--test-size", "100")
+    flags = (*NETNS, "--workers", "1", "--strategy", "allreduce", *sizes)
+    cases = [{"batch_size": "40"}, {"batch_size": "40", "cpus": "0.2"}]
+    measured = measure(*flags, "--output", str(tmp_path), sweeps=cases)
+    assert measured.code == 0, measured.stderr
+    free, slow = measured.summaries
     assert slow["seconds"]["train_s"] > 2.5 * slow["steps"] * cost_of_a_step_s(slow["spec"])
     assert slow["accuracy"] == free["accuracy"]
 
@@ -220,22 +272,3 @@ def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
     summary = (folder / "summary.json").read_text()
     assert '"status": "interrupted"' in summary
     assert (folder / "samples.csv").read_text().count("\n") > 2
-
-
-def test_two_measures_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    flags = (*NETNS, "--workers", "3", *laws.SMALL, "--output", str(tmp_path))
-    alone = one(measure(*flags))
-    both = [start(*flags), start(*flags)]
-    summaries = [one(finish(process)) for process in both]
-    assert len({summary["session"] for summary in [alone, *summaries]}) == 3
-    for summary in summaries:
-        laws.summary_is_true(summary, "netns")
-        assert summary["accuracy"] == alone["accuracy"]
-
-
-def _same_model(output: Path, *summaries: dict[str, Any]) -> None:
-    """The parameters at the end agree to 1e-5."""
-    runs = [output / summary["session"] / summary["run"] for summary in summaries]
-    first, second = (torch.load(run / "model" / "consensus.pt") for run in runs)
-    for name, parameter in first.items():
-        assert torch.allclose(parameter, second[name], rtol=0, atol=1e-5), name

@@ -1,6 +1,6 @@
 """The effect of one slow link on each strategy, on real namespaces: ratios within one session.
 
-Four nodes and 4 MB; one link has 20 Mbit/s and the others no limit, so that a message takes 1.7 s
+Four nodes and 3 MB; one link has 20 Mbit/s and the others no limit, so that a message takes 1.3 s
 there and some hundredths of a second elsewhere.
 """
 
@@ -18,26 +18,28 @@ from cluster.spec.schedules import group_of, groups
 from tests import laws
 from tests.measuring import measure
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 Runs = dict[tuple[str, str | None], RunFolder]
 
 WORKERS, SLOW, STEPS = 4, 2, 5
 FEW_STEPS = 2
-"""For gather-scatter, where a step takes 5 s with a slow root and steps hardly differ."""
+"""For gather-scatter, where a step takes 4 s with a slow root and steps hardly differ."""
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Run folders by strategy and bottleneck."""
     output = tmp_path_factory.mktemp("runs")
-    at_node = ("--bottleneck", f"{SLOW}:20mbit")
-    many = ("--strategy", "allreduce,pairwise", "--bottleneck", "none", *at_node)
-    few = ("--strategy", "gather-scatter", "--bottleneck", "0:20mbit", *at_node)
-    for flags, steps in ((many, STEPS), (few, FEW_STEPS)):
-        nodes = ("--engine", "netns", "--workers", str(WORKERS), "--model", "synthetic:4M")
-        sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(WORKERS * steps))
-        measured = measure(*nodes, *sizes, *flags, "--output", str(output))
-        assert measured.code == 0, measured.stderr
+    flags = (
+        *("--engine", "netns", "--workers", str(WORKERS), "--model", "synthetic:3M"),
+        *("--epochs", "1", "--batch-size", "1", "--output", str(output)),
+    )
+    at_node, at_root = f"{SLOW}:20mbit", "0:20mbit"
+    many = {"strategy": "allreduce,pairwise", "train_size": str(WORKERS * STEPS)}
+    few = {"strategy": "gather-scatter", "train_size": str(WORKERS * FEW_STEPS)}
+    cases = [(many, "none"), (many, at_node), (few, at_node), (few, at_root)]
+    measured = measure(*flags, sweeps=[sizes | {"bottleneck": case} for sizes, case in cases])
+    assert measured.code == 0, measured.stderr
     found = {}
     for folder in find_runs(output):
         spec = folder.read_experiment()

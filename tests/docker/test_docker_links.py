@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +11,18 @@ import pytest
 
 from cluster.containers.engine import link_modules
 from cluster.containers.image import repository
-from cluster.containers.projects import SERVICE_LABEL, client
+from cluster.containers.projects import client
 from cluster.spec.documents.links import COUNTS
 from tests import laws
-from tests.docker.test_docker_runs import compose, containers, exit_codes, leftovers
-from tests.measuring import PROJECT, await_steps, finish, measure, one, start
+from tests.docker.test_docker_runs import leftovers
+from tests.measuring import PROJECT, measure, one
 
-pytestmark = [pytest.mark.docker, pytest.mark.alone, pytest.mark.usefixtures("docker")]
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
 DOCKER = ("--engine", "docker")
 STEP = ("--epochs", "1", "--batch-size", "10")
 
 
+@pytest.mark.timed
 def test_links_from_1_mbit_to_1_gbit_reach_their_targets(tmp_path: Path) -> None:
     laws.links_reach_their_targets("docker", tmp_path)
     assert leftovers(tmp_path) == []
@@ -41,29 +41,13 @@ def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Pat
     assert measured.stderr.count("3 links verified") == 1
 
 
+@pytest.mark.timed
 def test_a_bottleneck_slows_an_all_reduce(tmp_path: Path) -> None:
     model = ("--model", "synthetic:2M:4", "--workers", "3", "--train-size", "90", *STEP)
     summary = one(measure(*DOCKER, "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path)))
     bound_s = 4 / 3 * summary["model_bytes"] * 8 * 1514 / 1448 / 20e6
     assert 0.95 * bound_s < summary["seconds"]["step_median_s"] < 1.15 * bound_s
     laws.bytes_are_as_predicted(summary, 0.005)
-
-
-def test_workers_on_shaped_links_are_as_unprivileged_as_others(tmp_path: Path) -> None:
-    flags = ("--workers", "2", "--bottleneck", "1:100mbit", "--epochs", "200")
-    process = start(*DOCKER, *flags, "--output", str(tmp_path))
-    await_steps(tmp_path)
-    nodes = {node.labels[SERVICE_LABEL]: node for node in containers(tmp_path)}
-    privileges = [node.attrs["HostConfig"]["CapAdd"] for node in nodes.values()]
-    reading = nodes["node1"].exec_run(["tc", "qdisc", "show", "dev", "eth0"]).output.decode()
-    changing = nodes["node1"].exec_run(["tc", "qdisc", "del", "dev", "eth0", "root"]).exit_code
-    process.send_signal(signal.SIGINT)
-    finish(process)
-    assert sorted(nodes) == ["node0", "node1"]  # the helper and the reference are done
-    assert privileges == [None, None]
-    assert "tbf" in reading
-    assert changing != 0
-    assert leftovers(tmp_path) == []
 
 
 def test_a_helper_without_its_capability_stops_the_run_with_the_command(tmp_path: Path) -> None:
@@ -86,30 +70,6 @@ def test_a_helper_without_its_capability_stops_the_run_with_the_command(tmp_path
     assert summary["steps"] == 0
     assert list(tmp_path.glob("*/*/events/*")) == []
     assert leftovers(tmp_path) == []
-
-
-def test_the_compose_file_shapes_its_links_when_started_by_hand(tmp_path: Path) -> None:
-    flags = ("--workers", "2", "--bottleneck", "1:50mbit", *laws.SMALL)
-    summary = one(measure(*DOCKER, *flags, "--output", str(tmp_path)))
-    file = tmp_path / summary["session"] / summary["run"] / "compose.yml"
-    up = compose(file, "up")
-    codes = exit_codes(file)
-    compose(file, "down")
-    assert up.returncode == 0, up.stdout
-    assert '"target": "50mbit"' in up.stdout
-    assert f"accuracy={summary['accuracy']:.4g}" in up.stdout
-    assert codes == [0] * 4  # two nodes, a helper, the reference
-    assert leftovers(tmp_path) == []
-
-
-def test_a_straggler_has_a_cpu_limit(tmp_path: Path) -> None:
-    flags = ("--workers", "2", "--straggler", "1:0.25", "--epochs", "200")
-    process = start(*DOCKER, *flags, "--output", str(tmp_path))
-    await_steps(tmp_path)
-    limits = [node.attrs["HostConfig"]["NanoCpus"] for node in containers(tmp_path)]
-    process.send_signal(signal.SIGINT)
-    finish(process)
-    assert limits == [0, 250_000_000]
 
 
 def test_more_cores_than_there_are_is_a_mistake(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from cluster.containers import image
 from cluster.containers.compose_file import OWNER_LABEL, SESSION_LABEL
-from cluster.containers.projects import client
+from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.environment import note_data_folder
 from tests import laws
 from tests.measuring import (
@@ -72,45 +73,150 @@ def test_every_strategy_moves_a_large_model_as_theory_says(tmp_path: Path) -> No
     assert leftovers(tmp_path) == []
 
 
-def test_containers_and_namespaces_reach_the_same_accuracy(tmp_path: Path) -> None:
-    flags = ("--workers", "3", "--passes", "1", *laws.SMALL, "--output", str(tmp_path))
-    in_containers = one(measure(*DOCKER, *flags))
-    in_namespaces = one(measure("--engine", "netns", *flags))
-    assert in_containers["accuracy"] == pytest.approx(in_namespaces["accuracy"], abs=5e-5)
+# --- nodes while they run -------------------------------------------------------------------------
 
 
-def test_nodes_are_hardened(tmp_path: Path) -> None:
-    process = start(*DOCKER, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
-    await_steps(tmp_path)
-    nodes = containers(tmp_path)
-    details = [container.attrs for container in nodes]
-    status = nodes[0].exec_run(["grep", "-E", "Cap(Eff|Bnd)|NoNewPrivs", "/proc/1/status"]).output
-    writing = nodes[0].exec_run(["touch", "/app/x"]).exit_code
-    routes = nodes[0].exec_run(["cat", "/proc/net/route"]).output.decode().splitlines()[1:]
-    (network,) = details[0]["NetworkSettings"]["Networks"]
+@dataclass(frozen=True)
+class Inspected:
+    """Two nodes while they trained, with limits, and a shaped link on the second."""
+
+    output: Path
+    process: int
+    nodes: list[Any]
+    """The containers that ran, by name; the link's helper and reference were done."""
+    network_is_internal: bool
+    answers: dict[str, tuple[int, str]]
+    """Command on the second node -> exit code and output."""
+    code: int
+    """Of the measure, after SIGTERM."""
+
+
+COMMANDS = {
+    "status": ["grep", "-E", "Cap(Eff|Bnd)|NoNewPrivs", "/proc/1/status"],
+    "write": ["touch", "/app/x"],
+    "routes": ["cat", "/proc/net/route"],
+    "link": ["tc", "qdisc", "show", "dev", "eth0"],
+    "unshape": ["tc", "qdisc", "del", "dev", "eth0", "root"],
+}
+
+
+@pytest.fixture(scope="module")
+def inspected(docker: None, tmp_path_factory: pytest.TempPathFactory) -> Inspected:
+    output = tmp_path_factory.mktemp("inspected")
+    limits = ("--total-memory", "512m", "--straggler", "1:0.25", "--bottleneck", "1:100mbit")
+    flags = ("--workers", "2", *limits, "--epochs", "200", "--output", str(output))
+    process = start(*DOCKER, *flags)
+    await_steps(output)
+    nodes = containers(output)
+    answers = {}
+    for name, command in COMMANDS.items():
+        code, said = nodes[1].exec_run(command)
+        answers[name] = code, said.decode()
+    (network,) = nodes[0].attrs["NetworkSettings"]["Networks"]
     internal = client().networks.get(network).attrs["Internal"]
-    process.send_signal(signal.SIGINT)
-    finish(process)
-    for detail in details:
-        host = detail["HostConfig"]
-        assert detail["Config"]["User"].split(":")[0] not in ("", "0", "root")
+    process.send_signal(signal.SIGTERM)
+    return Inspected(output, process.pid, nodes, internal, answers, finish(process).code)
+
+
+def test_nodes_are_hardened(inspected: Inspected) -> None:
+    assert [node.labels[SERVICE_LABEL] for node in inspected.nodes] == ["node0", "node1"]
+    for node in inspected.nodes:
+        host = node.attrs["HostConfig"]
+        assert node.attrs["Config"]["User"].split(":")[0] not in ("", "0", "root")
         assert host["CapDrop"] == ["ALL"]
         assert not host["CapAdd"]
         assert not host["Privileged"]
         assert host["ReadonlyRootfs"]
         assert "no-new-privileges:true" in host["SecurityOpt"]
         assert not host["PortBindings"]
-        name = detail["Config"]["Hostname"]
-        written = [mount["Source"] for mount in detail["Mounts"] if mount["RW"]]
+        name = node.attrs["Config"]["Hostname"]
+        written = [mount["Source"] for mount in node.attrs["Mounts"] if mount["RW"]]
         assert [source.endswith(f"/.nodes-001/{name}") for source in written] == [True]
         assert host["PidsLimit"] == 512
-    for line in status.decode().splitlines():
+    for line in inspected.answers["status"][1].splitlines():
         name, value = line.split(":\t")
         assert int(value, 16) == (1 if name == "NoNewPrivs" else 0), line
-    assert writing != 0
-    assert internal
+    assert inspected.answers["write"][0] != 0
+    assert inspected.network_is_internal
+    routes = inspected.answers["routes"][1].splitlines()[1:]
     assert routes
     assert "00000000" not in [route.split()[1] for route in routes]  # no default route
+
+
+def test_a_node_cannot_change_its_link(inspected: Inspected) -> None:
+    assert "tbf" in inspected.answers["link"][1]
+    assert inspected.answers["unshape"][0] != 0
+
+
+def test_limits_are_those_of_the_containers(inspected: Inspected) -> None:
+    """512m is the least that is accepted for two; no node has swap."""
+    hosts = [node.attrs["HostConfig"] for node in inspected.nodes]
+    assert [host["NanoCpus"] for host in hosts] == [0, 250_000_000]
+    assert [(host["Memory"], host["MemorySwap"]) for host in hosts] == [(2**28, 2**28)] * 2
+
+
+def test_nodes_carry_their_owner_and_are_removed_on_sigterm(inspected: Inspected) -> None:
+    owners = {node.labels[OWNER_LABEL].partition("-")[0] for node in inspected.nodes}
+    assert owners == {str(inspected.process)}
+    assert inspected.code == 143
+    assert leftovers(inspected.output) == []
+
+
+# --- a run, and what it leaves --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run within the least memory, with a shaped link."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+
+RUN = ("--workers", "2", "--passes", "1", *laws.SMALL)
+
+
+@pytest.fixture(scope="module")
+def recorded(docker: None, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    output = tmp_path_factory.mktemp("recorded")
+    limits = ("--total-memory", "512m", "--bottleneck", "1:50mbit")
+    summary = one(measure(*DOCKER, *RUN, *limits, "--output", str(output)))
+    return Recorded(output / summary["session"] / summary["run"], summary)
+
+
+def test_the_laws_hold_within_the_least_memory(recorded: Recorded) -> None:
+    assert recorded.summary["spec"]["total_memory"] == "512m"
+    laws.summary_is_true(recorded.summary, "docker")
+
+
+def test_containers_and_namespaces_reach_the_same_accuracy(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    there = one(measure("--engine", "netns", *RUN, "--output", str(tmp_path)))
+    assert recorded.summary["accuracy"] == pytest.approx(there["accuracy"], abs=5e-5)
+
+
+def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(recorded: Recorded) -> None:
+    """With its links shaped."""
+    run = recorded.folder
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    up = compose(run / "compose.yml", "up")
+    codes = exit_codes(run / "compose.yml")
+    compose(run / "compose.yml", "down")
+    assert up.returncode == 0, up.stdout
+    assert '"target": "50mbit"' in up.stdout
+    assert f"accuracy={recorded.summary['accuracy']:.4g}" in up.stdout
+    assert codes == [0] * 4  # two nodes, a helper, the reference
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
+    assert leftovers(run.parent.parent) == []
+
+
+def test_the_run_folder_names_the_image_and_the_engines_version(recorded: Recorded) -> None:
+    engine = json.loads((recorded.folder / "environment.json").read_text())["engine"]
+    assert client().images.get(engine["image"]).attrs["Config"]["User"] == "1000:1000"
+
+
+# --- failures and interruptions -------------------------------------------------------------------
 
 
 def test_a_killed_container_fails_the_run_by_name(tmp_path: Path) -> None:
@@ -188,20 +294,6 @@ def test_old_images_are_removed_but_for_those_in_use() -> None:
     docker.images.remove(used)
 
 
-def test_the_compose_file_in_a_run_folder_repeats_the_run_by_hand(tmp_path: Path) -> None:
-    summary = one(measure(*DOCKER, "--workers", "2", *laws.SMALL, "--output", str(tmp_path)))
-    run = tmp_path / summary["session"] / summary["run"]
-    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
-    up = compose(run / "compose.yml", "up")
-    codes = exit_codes(run / "compose.yml")
-    compose(run / "compose.yml", "down")
-    assert up.returncode == 0, up.stdout
-    assert f"accuracy={summary['accuracy']:.4g}" in up.stdout
-    assert codes == [0] * 2
-    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
-    assert leftovers(tmp_path) == []
-
-
 def test_the_two_node_example_runs_by_itself() -> None:
     note_data_folder(prepare(DATASETS["mnist"]))  # as every measure does
     file = PROJECT / "compose" / "cluster.yml"
@@ -211,22 +303,6 @@ def test_the_two_node_example_runs_by_itself() -> None:
     results = [line for line in up.stdout.splitlines() if " result " in line]
     assert len(results) == 2
     assert all(float(line.partition("accuracy=")[2].split()[0]) > 0.8 for line in results)
-
-
-def test_every_resource_of_a_cluster_carries_its_owner(tmp_path: Path) -> None:
-    process = start(*DOCKER, "--workers", "1", "--epochs", "200", "--output", str(tmp_path))
-    await_steps(tmp_path)
-    owners = {container.labels[OWNER_LABEL] for container in containers(tmp_path)}
-    process.send_signal(signal.SIGTERM)
-    assert finish(process).code == 143
-    assert [owner.partition(":")[0] for owner in owners] == [str(process.pid)]
-
-
-def test_the_run_folder_names_the_image_and_the_engines_version(tmp_path: Path) -> None:
-    summary = one(measure(*DOCKER, "--workers", "1", *laws.SMALL, "--output", str(tmp_path)))
-    environment = tmp_path / summary["session"] / summary["run"] / "environment.json"
-    image = json.loads(environment.read_text())["engine"]["image"]
-    assert client().images.get(image).attrs["Config"]["User"] == "1000:1000"
 
 
 def exit_codes(file: Path) -> list[int]:

@@ -103,58 +103,51 @@ def hosts(images: dict[str, str], tmp_path: Path) -> Iterator[Any]:
         assert host.exit_codes() == {}
 
 
-def test_by_default_it_trains_ends_by_itself_and_leaves_a_run_that_the_report_reads(
+def test_it_trains_ends_by_itself_leaves_a_report_and_the_next_up_is_another_run(
     hosts: Any,
 ) -> None:
+    """A plan is for one `up`: then one process trains, and the nodes of ddp end at once."""
     host = hosts()
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
     names = ["session-1", "plan-1", "collector-1", "node-1", "node-2", "report-1"]
     assert host.exit_codes() == dict.fromkeys(names, 0), up.stdout
-    summary = host.summary()
+    first, summary = host.run(), host.summary()
     assert summary["status"] == "completed"
     assert (summary["spec"]["strategy"], summary["spec"]["workers"]) == ("ddp", 2)
     laws.bytes_are_as_predicted(summary, 0.02)
     # The collector read the nodes' counters without the engine's socket, and agrees with them.
     assert summary["counters"]["kernel_bytes"] is not None
     assert summary["counters"]["largest_difference"] < 0.01
-    assert "accuracy against bytes" in (host.run().path / "report.html").read_text().lower()
+    assert "accuracy against bytes" in (first.path / "report.html").read_text().lower()
     assert write_report([str(host.runs), "--output", str(host.runs / "again")]) == 0
     assert summary["run"] in (host.runs / "again" / "tables" / "runs.csv").read_text()
 
-
-def test_with_data_parallel_one_process_trains_and_the_next_up_is_another_run(hosts: Any) -> None:
-    """The nodes of ddp end at once. A plan is for one `up`."""
-    host = hosts("data-parallel")
+    host.profiles = ("data-parallel",)
+    host.variables["BATCH_SIZE"] = "32"
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
     assert up.stdout.count("not needed, profile data-parallel was chosen") == 2
     assert set(host.exit_codes().values()) == {0}
-    first, summary = host.run(), host.summary()
-    assert (summary["status"], summary["spec"]["strategy"]) == ("completed", "single")
-    assert (first.path / "report.html").exists()
-
-    host.profiles = ()
-    host.variables |= {"GPUS": "3", "STRATEGY": "pairwise", "PASSES": "1", "BATCH_SIZE": "32"}
-    up = host.compose("up")
-    assert up.returncode == 0, up.stdout
-    codes = [code for name, code in host.exit_codes().items() if name.startswith("node")]
-    assert codes == [0, 0, 0]
     (second,) = [run for run in find_runs(host.runs) if run.path != first.path]
-    spec = second.read_summary().spec
-    assert (spec["strategy"], spec["workers"], spec["passes"]) == ("pairwise", 3, 1)
-    assert spec["batch_size"] == 32
-    host.profiles = ("data-parallel",)  # to be taken down
+    again = second.read_summary()
+    assert (again.status, again.spec["strategy"], again.spec["batch_size"]) == (
+        *("completed", "single", 32),
+    )
+    assert (second.path / "report.html").exists()
 
 
 def test_horovod_trains(hosts: Any) -> None:
     name = image.ensure("horovod", client(), print)
-    host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=name)
+    variables = {"GPUS": "3", "STRATEGY": "pairwise", "PASSES": "1"}
+    host = hosts("horovod", GRADWIRE_CPU_HOROVOD_IMAGE=name, **variables)
     up = host.compose("up")
     assert up.returncode == 0, up.stdout
     assert set(host.exit_codes().values()) == {0}, up.stdout
     summary = host.summary()
     assert (summary["status"], summary["spec"]["launcher"]) == ("completed", "horovod")
+    spec = summary["spec"]
+    assert (spec["strategy"], spec["workers"], spec["passes"]) == ("pairwise", 3, 1)
 
 
 def test_hosts_share_a_network_and_their_events_make_one_summary(hosts: Any) -> None:

@@ -7,8 +7,8 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +17,11 @@ from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.spec.launchers import LAUNCHERS
 from tests import laws
 from tests.docker.test_docker_runs import containers, leftovers
-from tests.measuring import PROJECT, SILENCE_S, await_steps, finish, measure, start
+from tests.measuring import PROJECT, SILENCE_S, Measured, await_steps, finish, start
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images"), pytest.mark.timeout(1800)]
-SPARK = ("--engine", "docker", "--launcher", "spark")
 SMALL = (
-    *("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3"),
+    *("--train-size", "960", "--batch-size", "32", "--seed", "3"),
     *("--test-size", "1000"),
 )
 
@@ -34,22 +33,44 @@ def images(docker: None) -> None:
         image.ensure(launcher, client(), print)
 
 
-def by_launcher(summaries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {summary["spec"]["launcher"]: summary for summary in summaries}
+@dataclass(frozen=True)
+class Session:
+    """Runs of all launchers, and a last one on Spark in which a node was killed."""
+
+    output: Path
+    measured: Measured
+    killed_run: Path
+    page: bytes
+    """Of Spark's master, during the last run."""
+    silence_s: float
+    """From the kill to the end of the measure."""
 
 
-def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def session(images: None, tmp_path_factory: pytest.TempPathFactory) -> Session:
     """With two strategies: their runs share a cluster, and one Spark application."""
-    flags = ("--engine", "docker", "--launcher", "torch,horovod,spark", "--workers", "2")
-    measured = measure(
-        *(*flags, "--strategy", "allreduce,pairwise", "--lr-rule", "none"),
-        *(*SMALL, "--output", str(tmp_path)),
-    )
-    assert measured.code == 0, measured.stderr
-    assert measured.stderr.count("starting 2 nodes") == 3
+    output = tmp_path_factory.mktemp("spark")
+    sweeps = [
+        {"launcher": "torch,horovod,spark", "strategy": "allreduce,pairwise", "epochs": "2"},
+        {"launcher": "spark", "epochs": "500"},
+    ]
+    flags = ("--engine", "docker", "--workers", "2", "--lr-rule", "none", *SMALL)
+    process = start(*flags, "--output", str(output), sweeps=sweeps)
+    folder = await_steps(output, 5, run="007-*")
+    with urllib.request.urlopen(published(output, "8080/tcp"), timeout=120) as answer:
+        page = answer.read()
+    (victim,) = [c for c in containers(output) if c.labels[SERVICE_LABEL] == "node1"]
+    victim.kill()
+    began = time.monotonic()
+    measured = finish(process)
+    return Session(output, measured, folder, page, time.monotonic() - began)
+
+
+def test_the_same_spec_by_torch_horovod_and_spark(session: Session) -> None:
+    assert session.measured.stderr.count("starting 2 nodes") == 3
     for strategy in ("allreduce", "pairwise"):
-        summaries = [s for s in measured.summaries if s["spec"]["strategy"] == strategy]
-        found = by_launcher(summaries)
+        summaries = [s for s in session.measured.summaries[:6] if s["spec"]["strategy"] == strategy]
+        found = {summary["spec"]["launcher"]: summary for summary in summaries}
         reference = found["torch"]
         assert sorted(found) == ["horovod", "spark", "torch"]
         for launcher in ("horovod", "spark"):
@@ -66,34 +87,26 @@ def test_the_same_spec_by_torch_horovod_and_spark(tmp_path: Path) -> None:
         for service in ("master", "driver"):
             assert roles[service]["sent_bytes"] > 0
             assert roles[service]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
-    assert leftovers(tmp_path) == []
 
 
-def test_a_killed_spark_worker_is_named_and_nothing_is_left(tmp_path: Path) -> None:
-    process = start(*SPARK, "--workers", "2", "--epochs", "500", "--output", str(tmp_path))
-    folder = await_steps(tmp_path, 5)
-    page = "http://127.0.0.1:{}".format(published(tmp_path, "8080/tcp"))
-    with urllib.request.urlopen(page, timeout=120) as answer:
-        assert b"Spark Master" in answer.read()
-    (victim,) = [c for c in containers(tmp_path) if c.labels[SERVICE_LABEL] == "node1"]
-    victim.kill()
-    began = time.monotonic()
-    measured = finish(process)
-    assert time.monotonic() - began < SILENCE_S
-    assert measured.code == 1
-    (summary,) = measured.summaries
-    assert summary["status"] == "failed"
-    assert "node1 was ended by SIGKILL" in summary["error"]
-    assert (folder / "events" / "node1.jsonl").exists()
-    assert leftovers(tmp_path) == []
+def test_a_killed_spark_worker_is_named_and_nothing_is_left(session: Session) -> None:
+    assert b"Spark Master" in session.page
+    assert session.silence_s < SILENCE_S
+    assert session.measured.code == 1
+    *others, killed = session.measured.summaries
+    assert [summary["status"] for summary in others] == ["completed"] * 6
+    assert killed["status"] == "failed"
+    assert "node1 was ended by SIGKILL" in killed["error"]
+    assert (session.killed_run / "events" / "node1.jsonl").exists()
+    assert leftovers(session.output) == []
 
 
 def published(output: Path, port: str) -> str:
-    """The host's port of a web page of the cluster, which must be on loopback only."""
+    """The address of a web page of the cluster, which must be on loopback only."""
     (pages,) = [c for c in containers(output) if c.labels[SERVICE_LABEL] == "pages"]
     (binding,) = pages.attrs["NetworkSettings"]["Ports"][port]
     assert binding["HostIp"] == "127.0.0.1"
-    return str(binding["HostPort"])
+    return f"http://127.0.0.1:{binding['HostPort']}"
 
 
 PROGRAM = """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +73,15 @@ class Zoo(nn.Module):
 
 
 def gradient_of(name: str, tensor: Tensor, rank: int, step: int) -> Tensor:
+    return random_values(name, tensor.shape, rank, step).to(tensor.dtype)
+
+
+@functools.cache
+def random_values(name: str, shape: torch.Size, rank: int, step: int) -> Tensor:
     if name == "unused":
-        return torch.zeros_like(tensor)
+        return torch.zeros(shape)
     seed = 1000 * rank + 100 * step + len(name) + ord(name[0])
-    values = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(seed))
-    return values.to(tensor.dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def experiment(strategy: str, workers: int, **options: Any) -> Experiment:
@@ -177,23 +184,25 @@ def buffers_after_a_round(rank: int, workers: int) -> dict[tuple[str, str], list
     return results
 
 
-def mean_gradient(name: str, tensor: Tensor, workers: int, steps: int) -> Tensor:
-    every = [
-        gradient_of(name, tensor, rank, step) for rank in range(workers) for step in range(steps)
-    ]
-    return torch.stack(every).double().mean(0)
+def mean_gradients(tensors: Mapping[str, Tensor], workers: int, steps: int) -> dict[str, Tensor]:
+    """Over all workers and steps, by name."""
+    places = list(itertools.product(range(workers), range(steps)))
+    return {
+        name: torch.stack([gradient_of(name, tensor, *place) for place in places]).double().mean(0)
+        for name, tensor in tensors.items()
+    }
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6])
 def test_every_strategy_leaves_the_mean_of_odd_tensors(workers: int, tmp_path: Path) -> None:
     results = on_workers(f"{HERE}:exchanged_gradients", workers, tmp_path)
     tensors = dict(Zoo().named_parameters())
+    means = {steps: mean_gradients(tensors, workers, steps) for steps in (1, 2)}
     for strategy, kind in results[0]:
         gradients = results[0][strategy, kind]
         assert set(gradients) == set(tensors) - {"frozen"}
         for name, got in gradients.items():
-            steps = PIECES[kind].get("local_steps", 1)
-            mean = mean_gradient(name, tensors[name], workers, steps)
+            mean = means[PIECES[kind].get("local_steps", 1)][name]
             near = TOLERANCE[got.dtype]
             assert torch.allclose(got.double(), mean, rtol=near, atol=near), (strategy, kind, name)
             for result in results:
@@ -206,13 +215,14 @@ def test_a_server_updates_by_the_mean_and_sends_the_model_to_all_workers(
 ) -> None:
     results = on_workers(f"{HERE}:trained_with_a_server", workers + 1, tmp_path)[:-1]
     spec = Experiment()
+    tensors = dict(Zoo().named_parameters())
+    means = {steps: mean_gradients(tensors, workers, steps) for steps in (1, 2)}
     for kind, options in enumerate(PIECES):
-        steps = options.get("local_steps", 1)
-        for name, start in Zoo().named_parameters():
+        for name, start in tensors.items():
             got = results[0][kind][name]
             expected = start.double()
             if name != "frozen":
-                mean = mean_gradient(name, start, workers, steps)
+                mean = means[options.get("local_steps", 1)][name]
                 # Two steps of SGD with momentum on the same gradient: 1 and 1 + momentum times it.
                 expected = expected - spec.lr * (2 + MOMENTUM) * mean
             near = TOLERANCE[got.dtype]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.loopback import on_workers
 from tests.unit import test_exchange, test_strategies
-from tests.unit.test_strategies import AVERAGE_ALL, values
+from tests.unit.test_strategies import AVERAGE_ALL, mean_of, values
 from workloads.comm.messages import LEAST_GROUPED_BYTES, group_messages, pipeline_chunks
 from workloads.comm.round import Round
 from workloads.strategies import STRATEGIES
@@ -67,7 +67,7 @@ def test_a_large_tensor_is_several_groups_of_at_least_a_mebibyte() -> None:
 def test_every_worker_gets_the_mean_in_the_same_bits(workers: int, tmp_path: Path) -> None:
     results = on_workers(f"{HERE}:averaged", workers, tmp_path)
     for strategy, size in results[0]:
-        mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
+        mean = mean_of(workers, size)
         for result in results:
             got = result[strategy, size]
             assert torch.equal(got, results[0][strategy, size]), (strategy, size)

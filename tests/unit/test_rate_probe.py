@@ -16,7 +16,7 @@ from cluster.links.rate_probe import ProbeTarget, Reference, rate_of_arrivals, s
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.xdist_group("rate_probe")  # the reference and the gate have one port each
 
 
 def arrivals(rate: float, seconds: float, jitter_s: float = 0.0) -> list[tuple[float, int]]:
@@ -47,6 +47,7 @@ def test_a_link_of_half_the_rate_has_half_the_slope() -> None:
     assert steady_slope(slow) == pytest.approx(1.25e6)
 
 
+@pytest.mark.timed
 def test_arrivals_before_the_burst_is_spent_do_not_count() -> None:
     """A sender that starts with 200 kB at once and goes on with 1 MB/s."""
     tcp = socket.create_server(("127.0.0.1", 0))
@@ -84,6 +85,7 @@ def test_an_unshaped_link_measures_much_more_than_its_target(reference: str) -> 
     assert rate_probe.measure_received(reference, target) > 1.5 * 10**7
 
 
+@pytest.mark.timed
 def test_a_round_trip_on_this_machine_is_short(reference: str) -> None:
     assert 0 < rate_probe.measure_round_trip_s(reference) < 0.05
 

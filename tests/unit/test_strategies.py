@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ HERE = "tests.unit.test_strategies"
 
 def values(rank: int, size: int) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(1000 * rank + size))
+
+
+@functools.cache
+def mean_of(workers: int, size: int) -> Tensor:
+    return torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
 
 
 def _experiment(
@@ -92,7 +98,7 @@ def averaged_and_reduced(rank: int, workers: int) -> tuple[Tensor, Tensor]:
 def test_every_worker_gets_the_mean_in_the_same_bits(workers: int, tmp_path: Path) -> None:
     results = on_workers(f"{HERE}:averaged", workers, tmp_path)
     for strategy, size in results[0]:
-        mean = torch.stack([values(rank, size) for rank in range(workers)]).double().mean(0)
+        mean = mean_of(workers, size)
         for result in results:
             got = result[strategy, size]
             assert torch.equal(got, results[0][strategy, size]), (strategy, size)
