@@ -10,7 +10,7 @@ from analysis.export.formats import FORMATS, writer_of
 from analysis.tables.find import add_runs, find_all
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.errors import one_of
+from cluster.spec.errors import one_line, one_of
 
 PROGRESS_S = 2.0
 
@@ -69,7 +69,7 @@ def _read_all(folders: Sequence[RunFolder], exported: list[RunFolder]) -> Iterat
         try:
             run = read_run(folder)
         except (OSError, ValueError, RecursionError) as error:
-            print(f"left out: {folder.path}: {error}", file=sys.stderr)
+            print(one_line(f"left out: {folder.path}: {error}"), file=sys.stderr)
             continue
         exported.append(folder)
         yield run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,9 +32,9 @@ class ExportedRun:
 
     @cached_property
     def options(self) -> dict[str, int | float | str | bool]:
-        """The experiment's options that have a value."""
-        spec = self.summary.spec
-        return {key: value for key, value in spec.items() if value is not None and key != "schema"}
+        """The experiment's options that have a value, by their names in this version."""
+        values = dataclasses.asdict(self.record.experiment)
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def read_run(folder: RunFolder) -> ExportedRun:
@@ -44,6 +45,7 @@ def read_run(folder: RunFolder) -> ExportedRun:
     run = ExportedRun(
         folder, read_checked(folder), RecordedRun.read(folder, folder.read_experiment())
     )
-    if not 0 <= run.interval[0] <= run.interval[1] < LATEST:
-        raise DocumentError(f"its events are from {run.interval[0]:g} s to {run.interval[1]:g} s")
+    times = (*run.interval, *(sample.t for sample in run.record.samples))
+    if not 0 <= min(times) <= max(times) < LATEST:
+        raise DocumentError(f"its times are from {min(times):g} s to {max(times):g} s")
     return run
