@@ -77,7 +77,7 @@ class Outcome:
 
 
 def attempt(case: Try, output: Path, most_s: float = MOST_S) -> Outcome:
-    chance = random.Random(case.seed)
+    chance = random.Random(f"{case.way} {case.seed}")
     count = WORKERS + (case.strategy == "parameter-server")
     rank = chance.randrange(count)
     process = start(*flags(case.engine, case.strategy, output))
