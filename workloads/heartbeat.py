@@ -11,17 +11,11 @@ import os
 import select
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from cluster.spec.documents.heartbeat import BEAT_S, MOST_UNREACHABLE, Heartbeat, LinkState
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from workloads.counters.interfaces import read_tcp
-from workloads.counters.reachability import (
-    RETRANSMISSIONS,
-    is_retransmitting,
-    probe,
-    read_link,
-)
+from workloads.counters.reachability import is_retransmitting, probe, read_link
 from workloads.stacks import StackChannel
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -34,12 +28,12 @@ class Pulse:
         """`process` is the training process."""
         self._folder, self._rank, self._process, self._stacks = folder, rank, process, stacks
         files = folder.files_of(node_name(rank)).to_write()
-        self._events = files.events
+        self._events, self._stack_request = str(files.events), str(folder.stack_request)
         self._file = os.open(files.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
         self._has_link = read_link() == LinkState.UP
         self._events_bytes = -1
-        self._timeouts = 0
+        self._timeouts: int | None = None
         self._probe: threading.Thread | None = None
         self._answers: tuple[int, list[int]] | None = None
 
@@ -65,20 +59,28 @@ class Pulse:
         )
         with contextlib.suppress(OSError):  # a full disk: the run's own error says more
             os.pwrite(self._file, heartbeat.record(), 0)
-        if self._folder.stack_request.exists():
+        if os.path.exists(self._stack_request):
             self._stacks.request(self._process)
 
     def close(self) -> None:
         os.close(self._file)
 
     def _is_unanswered(self) -> bool:
-        """Whether the node's events have stopped, and TCP retransmits without an answer."""
+        """Whether the node's events have stopped, and TCP retransmits without an answer.
+
+        While events go on, only their file's size is read.
+        """
+        try:
+            size = os.stat(self._events).st_size
+        except FileNotFoundError:
+            size = 0
+        if size != self._events_bytes:
+            self._events_bytes, self._timeouts = size, None
+            return False
         timeouts = read_tcp("TCPTimeouts")
-        with contextlib.suppress(FileNotFoundError):
-            size = self._events.stat().st_size
-            if size != self._events_bytes:
-                self._events_bytes, self._timeouts = size, timeouts
-        return timeouts - self._timeouts >= RETRANSMISSIONS and is_retransmitting()
+        if self._timeouts is None:
+            self._timeouts = timeouts
+        return timeouts > self._timeouts and is_retransmitting()
 
     def _start_probe(self) -> None:
         if self._probe is None or not self._probe.is_alive():
@@ -140,8 +142,9 @@ def beating(folder: RunFolder, rank: int) -> Iterator[None]:
 def read_process(process: int) -> tuple[bool, float]:
     """Whether a process is stopped, and its CPU time; not stopped and 0 where it has ended."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text()
+        with open(f"/proc/{process}/stat", "rb", buffering=0) as file:
+            stat = file.read()
     except OSError:
         return False, 0.0
-    fields = stat.rpartition(")")[2].split()
-    return fields[0] in "Tt", (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    fields = stat.rpartition(b")")[2].split()
+    return fields[0] in b"Tt", (int(fields[11]) + int(fields[12])) / TICKS_PER_S
