@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import random
 import shutil
@@ -14,15 +15,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from analysis.summary.command import main as summarise
 from analysis.tables.load import load_runs
+from cluster.spec.documents.codec import LARGEST
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.campaign.fuzz import mutated_file
 
@@ -54,9 +57,39 @@ def into_folder(path: Path) -> None:
 ODD: tuple[Callable[[Path], None], ...] = (into_fifo, into_link, into_folder, Path.unlink)
 
 
+LIMITS: dict[type, tuple[float, ...]] = {
+    int: (0, 1, 255, 2**53, LARGEST),
+    float: (0.0, 1e-49, 1e-9, 1e9, 1e49),
+}
+"""Numbers that documents may hold, and that a section may stumble over."""
+
+
+def stretched(rng: random.Random, text: str) -> str:
+    """A JSON document with one to six of its numbers at a limit."""
+    document = json.loads(text)
+    found = list(_numbers(document))
+    for parent, key in rng.choices(found, k=rng.randint(1, 6)):
+        parent[key] = rng.choice(LIMITS[type(parent[key])])
+    return json.dumps(document)
+
+
+def _numbers(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The place of every number: an object or a list, and its key."""
+    places = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in places:
+        if type(inner) in LIMITS:
+            yield value, key
+        elif isinstance(inner, dict | list):
+            yield from _numbers(inner)
+
+
 def mutated_run(rng: random.Random, source: RunFolder, target: Path) -> None:
-    """A copy of a run in which one to three files were damaged."""
+    """A copy of a run with extreme numbers, or in which one to three files were damaged."""
     shutil.copytree(source.path, target)
+    if rng.random() < 0.3:
+        summary = target / "summary.json"
+        summary.write_text(stretched(rng, summary.read_text()))
+        return
     files = sorted(path for path in target.rglob("*") if path.is_file())
     likely = [path for path in files if path.suffix == ".json"] * 2
     for path in {rng.choice(files + likely) for _ in range(rng.randint(1, 3))}:
