@@ -111,7 +111,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True)
 class CounterSource:
-    """One independent way to read every node's counters: rank -> counters."""
+    """One way to read every node's counters: rank -> counters."""
 
     name: str
     per_interval: float

@@ -19,6 +19,7 @@ class Score:
     accuracy: float | None
     loss: float | None
     """None without test data."""
+    test_samples: int | None
     consensus_distance: float
     """RMS distance of the workers' parameters from their mean, relative to its norm."""
 
@@ -48,6 +49,7 @@ def score_consensus(
     return Score(
         accuracy=float(sums[0]) / size if size else None,
         loss=float(sums[1]) / size if size else None,
+        test_samples=size or None,
         consensus_distance=math.sqrt(float(sums[2]) / peers.workers) / norm if norm else 0.0,
     )
 

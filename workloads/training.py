@@ -86,7 +86,8 @@ def train(
         score = score_consensus(model, flat, data, size, peers)
         log.write(Epoch(epoch=epoch, **asdict(score)))
     assert score is not None
-    own = own_accuracy(model, data, min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True)))
+    own_size = min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True))
+    own = own_accuracy(model, data, own_size)
 
     enter_phase(log, "finish", None, peers)
     peers.measure_idle(log)
@@ -103,6 +104,7 @@ def train(
         Result(
             **asdict(score),
             own_accuracy=own,
+            own_test_samples=own_size or None,
             samples_seen=steps * spec.batch_size,
             steps=steps,
             rounds=spec.epochs * spec.rounds_per_epoch,

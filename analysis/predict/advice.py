@@ -7,6 +7,7 @@ from typing import NamedTuple
 from analysis.predict.cost_model import Cluster, Forecast
 from analysis.predict.crossovers import fastest, rates_mbit
 from analysis.predict.fitted import FAR, Fitted
+from analysis.tables.noise import Measured, distinguishable, not_distinguishable
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.strategies import STRATEGIES
 
@@ -40,14 +41,6 @@ class Answer(NamedTuple):
         return f"{self.question} {self.text}"
 
 
-class Step(NamedTuple):
-    """The measured step time of a configuration on such links."""
-
-    strategy: str
-    label: str
-    seconds: float
-
-
 def advice(
     model: Fitted,
     name: str,
@@ -55,7 +48,7 @@ def advice(
     rate_mbit: float,
     workers: int,
     learned: str = "",
-    measured: Sequence[Step] = (),
+    measured: Sequence[Measured] = (),
 ) -> Answer | None:
     """The fastest strategies for a model called `name`. What is `measured` is not predicted.
 
@@ -110,20 +103,16 @@ def _of_predicted(
 
 
 def _of_measured(
-    measured: Sequence[Step], learned: str, predicted: dict[str, Forecast], whose: str
+    measured: Sequence[Measured], learned: str, predicted: dict[str, Forecast], whose: str
 ) -> str:
-    steps = sorted(measured, key=lambda step: step.seconds)
+    steps = sorted(measured, key=lambda step: step.mean)
     full = [step for step in steps if STRATEGIES[step.strategy].averages_everything]
     less = [step for step in steps if step not in full]
     texts = []
     if full:
-        slowest = f" (slowest: {full[-1].label}, {seconds_text(full[-1].seconds)})"
-        texts.append(
-            f"To average everything at every step: {full[0].label}, {seconds_text(full[0].seconds)}"
-            f"{slowest if len(full) > 1 else ''}, measured."
-        )
+        texts.append(f"To average everything at every step: {_shortest(full)}, measured.")
     if less:
-        each = "; ".join(f"{step.label}, {seconds_text(step.seconds)}" for step in less)
+        each = "; ".join(map(_step_text, less))
         texts.append(f"To average less: {each}, measured.")
     if learned:
         texts.append(learned)
@@ -132,6 +121,20 @@ def _of_measured(
         each = ", ".join(f"{name} {seconds_text(it.step_s)}" for name, it in predicted.items())
         texts.append(f"Not measured but predicted, without computing: {each}.")
     return " ".join(texts)
+
+
+def _step_text(step: Measured) -> str:
+    return f"{step.label}, {seconds_text(step.mean)}"
+
+
+def _shortest(steps: Sequence[Measured]) -> str:
+    """In ascending order: the first, those that have no order with it, and the slowest."""
+    best, *others = steps
+    near = not_distinguishable(best, others)
+    text = "; ".join(map(_step_text, [best, *near])) + (" (not distinguishable)" if near else "")
+    if distinguishable(best, steps[-1]):
+        text += f" (slowest: {_step_text(steps[-1])})"
+    return text
 
 
 def _is_by_bytes(found: Forecast, rate_mbit: float) -> bool:

@@ -50,6 +50,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         accuracy=result.accuracy if result else None,
         loss=result.loss if result else None,
         accuracy_by_worker=_own_accuracies(run),
+        accuracy_by_worker_samples=result.own_test_samples if result else None,
         consensus_distance=result.consensus_distance if result else None,
         curve=_curve(run),
         bytes=traffic.bytes_by_phase(run),
@@ -92,6 +93,7 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
             CurvePoint(
                 epoch=score.epoch,
                 accuracy=score.accuracy,
+                test_samples=score.test_samples,
                 loss=score.loss,
                 sent_bytes=sent,
                 seconds=round(seconds, 4),

@@ -35,7 +35,11 @@ def bytes_by_phase(run: RecordedRun) -> summary.Bytes:
 
 
 def _traffic(counted: Counters) -> summary.Traffic:
-    return summary.Traffic(sent_bytes=counted.sent_bytes, received_bytes=counted.received_bytes)
+    return summary.Traffic(
+        sent_bytes=counted.sent_bytes,
+        received_bytes=counted.received_bytes,
+        sent_payload_bytes=counted.sent_payload,
+    )
 
 
 def _node(

@@ -40,6 +40,7 @@ COLUMNS = {
     "retransmitted_per_step_bytes": "per_step.retransmitted_mean_bytes",
     "train_sent_bytes": "bytes.train.sent_bytes",
     "train_received_bytes": "bytes.train.received_bytes",
+    "train_payload_bytes": "bytes.train.sent_payload_bytes",
     "total_sent_bytes": "bytes.total.sent_bytes",
     "network_activity_sum": "network_activity_sum",
     "full_lr": "training.learning_rate.full",

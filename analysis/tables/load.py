@@ -25,6 +25,7 @@ from cluster.spec.documents.summary import Summary
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
+    "train_payload_bytes",
     *("total_sent_bytes", "pairs_interface_payload_bytes", "pairs_interface_header_bytes"),
 )
 """Null where the exchange did not cross eth0, and so are the bytes of a curve."""
@@ -180,6 +181,8 @@ def _tabulate(summary: Summary) -> _Read:
         for rank, counts in enumerate(parts["shards"])
         for label, count in enumerate(counts)
     ]
+    if row["train_payload_bytes"] is None:  # a run older than this key
+        row["train_payload_bytes"] = row["pairs_interface_payload_bytes"] or row["train_sent_bytes"]
     if _went_another_way(row):
         row |= dict.fromkeys(BY_ETH0)
         parts["pairs"] = []

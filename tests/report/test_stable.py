@@ -84,7 +84,7 @@ def test_costs_are_those_of_the_given_target(runs: Path) -> None:
     page_of(runs, "--target", "0.3")
     table = pd.read_csv(runs.parent / "out" / "tables" / "target.csv")
     assert set(table["target"]) == {0.3}
-    assert table["sent_bytes"].notna().any()
+    assert table["payload_bytes"].notna().any()
 
 
 @pytest.mark.parametrize("target", ["0", "1.5", "good", "-3%", "nan"])

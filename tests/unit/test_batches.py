@@ -130,10 +130,27 @@ def test_the_parts_of_the_test_set_cover_it_once_and_evenly(
             assert 0 < len(labels) <= batch_size
             part += (pixels[:, 0, 0, 0] + 256 * pixels[:, 0, 0, 1]).tolist()
         parts.append(part)
-    stride = 10_000 // test_size
-    expected = list(range(0, stride * test_size, stride))
-    assert sorted(number for part in parts for number in part) == expected
+    found = {number for part in parts for number in part}
+    assert sum(map(len, parts)) == len(found) == test_size
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("size", [500, 2_000, 6_000])
+def test_fewer_test_samples_are_a_spread_that_contains_smaller_ones(size: int) -> None:
+    """A tenth of the set has a tenth of the samples, within four standard deviations."""
+    numbers = torch.arange(10_000)
+    rows = Rows(numbers)
+    data = Samples(rows, numbers, rows, numbers, lambda x: x)
+
+    def chosen(test_size: int) -> set[int]:
+        found = batches.test_batches(data, rank=0, workers=1, test_size=test_size)
+        return {int(number) for _, labels in found for number in labels}
+
+    tenths = [0] * 10
+    for number in chosen(size):
+        tenths[number // 1_000] += 1
+    assert max(abs(count - size / 10) for count in tenths) < 4 * (size / 10) ** 0.5
+    assert chosen(size // 2) < chosen(size)
 
 
 def test_the_real_files_hold_the_well_known_numbers_of_each_digit(mnist: Samples) -> None:

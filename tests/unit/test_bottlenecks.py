@@ -179,6 +179,20 @@ def test_every_case_names_the_strategies_with_the_shortest_and_the_longest_step(
     assert extremes(Study("s", "", study.comparisons[:1])) == ""
 
 
+@pytest.mark.parametrize(
+    ("computing", "step_s", "said"),
+    [((1, 3), 9, "no order"), ((1, 1.1), 5.5, "not distinguishable"), ((1, 1.1), 9, "5.00 s (a)")],
+)
+def test_strategies_are_ordered_only_beyond_noise(
+    computing: tuple[float, float], step_s: float, said: str
+) -> None:
+    comparisons = tuple(
+        Comparison(label, label, (case(node(0, seconds, compute_median_s=compute)),))
+        for label, seconds, compute in zip("ab", (5, step_s), computing, strict=True)
+    )
+    assert said in extremes(Study("s", "", comparisons))
+
+
 # ------------------------------------------------------------------------------------- which runs
 
 

@@ -25,7 +25,11 @@ def test_pearson_is_numpys_and_lies_in_its_interval(points: list[tuple[float, fl
     assert found.pearson.value == pytest.approx(float(np.corrcoef(xs, ys)[0, 1]), abs=1e-6)
     for coefficient in (found.pearson, found.spearman):
         assert coefficient is not None
-        assert -1 <= coefficient.low <= coefficient.value <= coefficient.high <= 1
+        if coefficient.interval is None:
+            assert abs(coefficient.value) == 1
+        else:
+            low, high = coefficient.interval
+            assert -1 <= low <= coefficient.value <= high <= 1
 
 
 @given(st.lists(numbers, min_size=FEWEST, max_size=20, unique=True))
@@ -45,13 +49,17 @@ def test_the_interval_is_fishers() -> None:
     found = correlate(list(xs), list(ys))
     assert found.pearson is not None
     assert found.pearson.value == pytest.approx(0.8)
-    assert (found.pearson.low, found.pearson.high) == pytest.approx((0.343, 0.951), abs=0.001)
+    assert found.pearson.interval == pytest.approx((0.343, 0.951), abs=0.001)
 
 
-def test_too_few_configurations_have_no_coefficient() -> None:
-    found = correlate([1, 2, 3, 4], [1, 2, 3, 4])
-    assert found.pearson is None
-    assert "too few" in found.sentence
+@pytest.mark.parametrize("ys", [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]])
+def test_points_in_perfect_order_have_no_interval(ys: list[float]) -> None:
+    found = correlate([1, 2, 3, 4, 5], ys)
+    assert found.pearson is not None
+    assert found.spearman is not None
+    assert found.pearson.interval is found.spearman.interval is None
+    assert "no interval" in str(found.spearman)
+    assert found.spearman.is_clear  # one order in 60
 
 
 def test_constant_values_have_no_correlation() -> None:

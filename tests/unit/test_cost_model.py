@@ -6,10 +6,11 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from analysis.predict.advice import Step, advice, by_link, clusters
+from analysis.predict.advice import advice, by_link, clusters
 from analysis.predict.cost_model import (
     Cluster,
     Constants,
@@ -21,6 +22,7 @@ from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.observations import Observation, observe_all
+from analysis.tables.noise import Measured
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -281,8 +283,22 @@ def test_bytes_are_the_reason_only_where_they_take_as_long(
     assert why in str(advice(Fitted(constants, ranges, None), "a model", 10**6, 100, 8))
 
 
+def step(strategy: str, label: str, *seconds: float) -> Measured:
+    """Of a run for each seed."""
+    ends = min(seconds), max(seconds)
+    return Measured(strategy, label, fmean(seconds), *ends, len(seconds), is_time=True)
+
+
+def test_steps_that_noise_explains_have_no_order() -> None:
+    for ring in ((0.46,), (0.39, 0.6)):
+        steps = [step("ring", "ring", *ring), step("allreduce", "allreduce", 0.4, 0.45)]
+        text = str(advice(load(), "a model", 10**6, 100, 8, "", steps))
+        assert "ring" in text.partition("(not distinguishable)")[0]
+        assert "slowest" not in text
+
+
 def test_what_was_measured_is_not_predicted() -> None:
-    steps = [Step("ring", "ring", 0.5), Step("allreduce", "allreduce, lr 1", 0.4)]
+    steps = [step("ring", "ring", 0.5), step("allreduce", "allreduce, lr 1", 0.4)]
     text = str(advice(load(), "a model", 10**6, 100, 8, "Learned.", steps))
     assert "allreduce, lr 1, 400 ms (slowest: ring, 500 ms), measured." in text
     measured, _, predicted = text.partition("Not measured but predicted")

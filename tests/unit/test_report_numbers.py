@@ -42,7 +42,7 @@ def test_a_band_holds_its_mean_and_bytes_rise(recorded: Runs) -> None:
     for config in find_configurations(recorded):
         points = curve(recorded, config)
         assert all(point.low <= point.accuracy <= point.high for point in points)
-        assert [p.sent_bytes for p in points] == sorted(p.sent_bytes for p in points)
+        assert [p.payload_bytes for p in points] == sorted(p.payload_bytes for p in points)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12))
@@ -68,7 +68,7 @@ def test_a_target_is_reached_at_the_first_epoch_that_has_it(recorded: Runs) -> N
     assert found.of == 2
     assert found.seeds >= 1
     never = reached(recorded, config, 1.0)
-    assert (never.seeds, never.sent_bytes) == (0, None)
+    assert (never.seeds, never.payload_bytes) == (0, None)
 
 
 def test_half_of_the_configurations_reach_the_usual_target(recorded: Runs) -> None:
@@ -117,11 +117,33 @@ def test_a_bar_is_as_long_as_the_median_step(recorded: Runs) -> None:
 
 def test_nothing_is_drawn_of_runs_that_all_sent_or_learned_the_same(recorded: Runs) -> None:
     learned = recorded.table[recorded.table["accuracy"].notna()]
-    same = learned.assign(train_sent_bytes=[1_000_000 + at for at in range(len(learned))])
+    same = learned.assign(train_payload_bytes=[1_000_000 + at for at in range(len(learned))])
     for table, drawn in ((learned, True), (same, False), (learned.assign(accuracy=0.5), False)):
         section = correlation.section(Report.of(dataclasses.replace(recorded, table=table)))
         assert section is not None
         assert any(isinstance(block, Chart) for block in section.body) == drawn
+
+
+def test_four_configurations_have_no_correlation(recorded: Runs) -> None:
+    learned = recorded.table[recorded.table["accuracy"].notna()]
+    numbers_of = [
+        config.numbers for config in find_configurations(recorded) if config.mean("accuracy")
+    ]
+    few = learned.loc[
+        [number for numbers in numbers_of[: correlation.FEWEST - 1] for number in numbers]
+    ]
+    report = Report.of(dataclasses.replace(recorded, table=few))
+    assert len(report.configurations) == correlation.FEWEST - 1
+    assert correlation.section(report) is None
+
+
+def test_bytes_are_compared_without_headers(recorded: Runs) -> None:
+    """At equal payload, twice the packets change no cost and no point of a figure."""
+    more = recorded.table.assign(train_sent_bytes=recorded.table["train_sent_bytes"] * 2)
+    later = recorded.curves.assign(sent_bytes=recorded.curves["sent_bytes"] * 2)
+    other = dataclasses.replace(recorded, table=more, curves=later)
+    for before, after in zip(*map(find_configurations, (recorded, other)), strict=True):
+        assert curve(recorded, before) == curve(other, after)
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,17 @@ def node_events(rank: int) -> list[Event]:
                 steps += 1
         elif phase == "evaluate":
             assert epoch is not None
-            score = Epoch(t=t + 0.5, epoch=epoch, accuracy=0.4 * epoch, loss=1 / epoch)
+            number = 1000 * epoch
+            score = Epoch(
+                t=t + 0.5, epoch=epoch, accuracy=0.4 * epoch, loss=1 / epoch, test_samples=number
+            )
             events.append(score)
     result = Result(
         t=110.0,
         accuracy=0.8,
         loss=0.5,
         own_accuracy=0.75 + rank / 100,
+        own_test_samples=500,
         consensus_distance=0.125,
     )
     return [*events, result, End(t=110.5 + rank / 2, counters=counters)]
@@ -159,6 +163,11 @@ def test_steps_rounds_epochs_and_samples_are_counted_per_worker(summary: Summary
 def test_the_score_is_the_consensus_model_s_and_each_worker_s(summary: Summary) -> None:
     assert (summary.accuracy, summary.loss, summary.consensus_distance) == (0.8, 0.5, 0.125)
     assert summary.accuracy_by_worker == [0.75, 0.76]
+
+
+def test_every_accuracy_says_how_many_samples_it_is_of(summary: Summary) -> None:
+    assert [point.test_samples for point in summary.curve] == [1000, 2000]
+    assert summary.accuracy_by_worker_samples == 500
 
 
 def test_bytes_are_booked_to_phases_as_the_interfaces_count_them(summary: Summary) -> None:

@@ -1,6 +1,7 @@
 """The node's own interface and TCP counters, read by the worker.
 
-Independent of the collector, which reads the same interfaces from the host by other means.
+The collector reads them from the host: with Docker the same interfaces, with namespaces the other
+ends of their veth pairs.
 """
 
 import os

@@ -18,9 +18,9 @@ from workloads.data.partition import shards
 from workloads.data.samples import Samples
 
 SUBSET_SEED = 20_120_501
-"""Selects the samples of a smaller train_size. Not the experiment's seed: repeats with other seeds
-must train on the same samples, or their spread would include the selection's. Smaller subsets are
-contained in larger ones."""
+"""Selects the samples of a smaller train_size or test_size. Not the experiment's seed: repeats with
+other seeds must use the same samples, or their spread would include the selection's. Smaller
+subsets are contained in larger ones."""
 
 MARGIN = 4
 """Largest shift of an augmented image, in pixels."""
@@ -42,7 +42,11 @@ def kept(available: int, train_size: int) -> Tensor:
     """The samples of this train_size."""
     if not 0 < train_size <= available:
         raise DataError(f"train_size is {train_size}, there are {available} samples to train on")
-    return torch.randperm(available, generator=_generator(SUBSET_SEED))[:train_size]
+    return _subset(available, train_size)
+
+
+def _subset(available: int, size: int) -> Tensor:
+    return torch.randperm(available, generator=_generator(SUBSET_SEED))[:size]
 
 
 def _generator(*numbers: int) -> torch.Generator:
@@ -140,8 +144,8 @@ def test_batches(
 ) -> Iterator[Batch]:
     """A worker's part of `test_size` test samples; the parts differ by at most one.
 
-    They are spread evenly over the whole set: MNIST's first thousands are harder than the rest, so
-    a curve scored on them would jump at its end, where all samples are scored.
+    They are a random choice, the same for all runs: MNIST's first thousands are harder than the
+    rest, so a curve scored on them would jump at its end, where all samples are scored.
     """
     _check_rank(rank, workers)
     available = len(data.test_labels)
@@ -149,7 +153,7 @@ def test_batches(
         raise DataError(f"test_size is {test_size}, there are {available} samples to test on")
     if batch_size is None:
         batch_size = max(1, min(MOST_TESTED, NUMBERS_TESTED // data.test_inputs.width))
-    chosen = torch.arange(test_size)[rank::workers] * (available // test_size)
+    chosen = _subset(available, test_size).sort().values[rank::workers]
     for part in chosen.split(batch_size) if len(chosen) else ():
         yield data.ready(data.test_inputs[part]), data.test_labels[part].long()
 

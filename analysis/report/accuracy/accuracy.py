@@ -14,12 +14,13 @@ from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
 
 NOTE = (
-    "One point per epoch, scored on at most 2,000 test samples; a diamond is the end of a run,"
+    "One point per epoch, scored on {curve_samples} test samples; a diamond is the end of a run,"
     " scored {scored_on}. A band spans the least and the most accurate of several seeds. Bytes:"
-    " as the interfaces count them, headers included, all nodes together. The grey line is the"
+    " payload of all nodes together, without packet headers, whose number varies with the grouping"
+    " of messages in packets. The grey line is the"
     " Pareto frontier: no other configuration has both fewer bytes and more accuracy."
 )
-SENT = "sent in training, all nodes"
+SENT = "payload sent in training, all nodes"
 
 
 def section(report: Report) -> Section | None:
@@ -32,7 +33,9 @@ def section(report: Report) -> Section | None:
             continue
         if len(report.tasks) > 1:
             body.append(Heading(task))
-        counted = [(config, points) for config, points in drawn if not isnan(points[-1].sent_bytes)]
+        counted = [
+            (config, points) for config, points in drawn if not isnan(points[-1].payload_bytes)
+        ]
         if counted:
             body.append(_chart(figures.numbered("accuracy-against-bytes", place), counted))
         if report.target is None and all(config.is_chance_level for config in configurations):
@@ -44,7 +47,8 @@ def section(report: Report) -> Section | None:
         return None
     points = report.runs.named(report.runs.curves)
     tables = {"target": pd.DataFrame(costs).drop(columns="share", errors="ignore")}
-    note = NOTE.format(scored_on=scored_on(report.runs.table))
+    samples = curves.samples_text(report.runs)
+    note = NOTE.format(scored_on=scored_on(report.runs.table), curve_samples=samples)
     return Section("accuracy", "Accuracy against bytes", body, note, tables | {"curves": points})
 
 
@@ -53,7 +57,9 @@ Drawn = Sequence[tuple[Configuration, list[curves.Point]]]
 
 def _chart(name: str, drawn: Drawn) -> Chart:
     looks = figures.line_looks([config for config, _ in drawn])
-    sent = [point.sent_bytes for _, points in drawn for point in points if point.sent_bytes > 0]
+    sent = [
+        point.payload_bytes for _, points in drawn for point in points if point.payload_bytes > 0
+    ]
     x = figures.bytes_scale(SENT, sent)
     y = figures.share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
     traces = _frontier(drawn, x, y)
@@ -68,7 +74,7 @@ def _chart(name: str, drawn: Drawn) -> Chart:
 
 def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
     """Empty where one configuration beats all others."""
-    ends = [(points[-1].sent_bytes, points[-1].accuracy) for _, points in drawn]
+    ends = [(points[-1].payload_bytes, points[-1].accuracy) for _, points in drawn]
     ends = [end for end in ends if end[0] > 0]
     best = [ends[place] for place in curves.frontier(ends)]
     if len(best) < 2:
@@ -91,7 +97,7 @@ def _band(
     """A polygon: forth along the most accurate seeds, back along the least accurate."""
     there, back = points, points[::-1]
     return {
-        "x": x(p.sent_bytes for p in [*there, *back]),
+        "x": x(p.payload_bytes for p in [*there, *back]),
         "y": y([*(p.high for p in there), *(p.low for p in back)]),
         "fill": "toself",
         "fillcolor": figures.faint(configuration.strategy),
@@ -111,12 +117,12 @@ def _line(
     y: figures.Scale,
 ) -> Trace:
     """A configuration that sent nothing is a level line at its final accuracy."""
-    silent = points[-1].sent_bytes == 0 and bool(sent)
+    silent = points[-1].payload_bytes == 0 and bool(sent)
     if silent:
         points = [points[-1]] * 2
     tips = [
         f"epoch {p.epoch}: {percent_text(p.accuracy)}"
-        + (", nothing sent" if silent else f" after {bytes_text(p.sent_bytes, 4)}")
+        + (", nothing sent" if silent else f" after {bytes_text(p.payload_bytes, 4)}")
         for p in points
     ]
     seeds = len(configuration.numbers)
@@ -126,7 +132,7 @@ def _line(
         {"line": {"color": figures.colour(configuration.strategy), "dash": "dot"}} if silent else {}
     )
     return dots | {
-        "x": x([min(sent), max(sent)] if silent else [p.sent_bytes for p in points]),
+        "x": x([min(sent), max(sent)] if silent else [p.payload_bytes for p in points]),
         "y": y(p.accuracy for p in points),
         "mode": "lines" if silent else "lines+markers",
         "marker": {"size": [6] * others + [10], "symbol": ["circle"] * others + ["diamond"]},
@@ -137,7 +143,7 @@ def _line(
 
 COLUMNS = [
     Column("configuration", "configuration", style="left"),
-    Column("sent, all nodes", "sent_bytes", bytes_text),
+    Column("payload sent, all nodes", "payload_bytes", bytes_text),
     Column("of the maximum", "share", percents(0)),
     Column("training", "seconds", seconds_text),
     Column("epochs", "epochs", "{:.3g}".format),
@@ -151,22 +157,22 @@ def _costs(
     target = report.target or curves.usual_target(report.runs, configurations)
     assert target is not None  # all of them have a curve
     found = [(config, curves.reached(report.runs, config, target)) for config in configurations]
-    most = max((got.sent_bytes or 0 for _, got in found), default=0)
+    most = max((got.payload_bytes or 0 for _, got in found), default=0)
     rows: list[Row] = [
         {
             "task": task,
             "target": target,
             "configuration": config.label,
             "strategy": config.strategy,
-            "sent_bytes": got.sent_bytes,
-            "share": got.sent_bytes / most if most and got.sent_bytes is not None else None,
+            "payload_bytes": got.payload_bytes,
+            "share": got.payload_bytes / most if most and got.payload_bytes is not None else None,
             "seconds": got.seconds,
             "epochs": got.epochs,
             "seeds": f"{got.seeds} of {got.of}",
         }
         for config, got in found
     ]
-    rows.sort(key=lambda row: (row["sent_bytes"] is None, row["sent_bytes"] or 0))
+    rows.sort(key=lambda row: (row["payload_bytes"] is None, row["payload_bytes"] or 0))
     body: list[Block] = [Heading(f"Cost of {curves.target_text(target)} accuracy")]
     if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
@@ -189,10 +195,10 @@ def _nearest(report: Report, configurations: Sequence[Configuration], target: fl
 
 
 def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
-    there = [row for row in rows if row["sent_bytes"]]
+    there = [row for row in rows if row["payload_bytes"]]
     if len(there) < 2:
         return []
-    scale = figures.bytes_scale(SENT, [row["sent_bytes"] for row in there])
+    scale = figures.bytes_scale(SENT, [row["payload_bytes"] for row in there])
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
     title = f"Bytes sent until {curves.target_text(target)} accuracy"
-    return [figures.bar_chart(name, title, there, "sent_bytes", scale, bytes_text)]
+    return [figures.bar_chart(name, title, there, "payload_bytes", scale, bytes_text)]

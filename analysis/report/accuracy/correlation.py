@@ -4,7 +4,8 @@ A configuration is one point, the mean of its seeds: repetitions add no new amou
 counted as points they would make an interval look narrower than it is.
 
 Intervals are Fisher's: z = atanh(r) is nearly normal with variance 1/(n-3) for Pearson, and
-(1 + r^2/2)/(n-3) for Spearman (Bonett and Wright, 2000).
+(1 + r^2/2)/(n-3) for Spearman (Bonett and Wright, 2000). A coefficient of +1 or -1 has none: its z
+is infinite. Then the probability counts that n points are in such an order by chance, 2/n!.
 """
 
 import math
@@ -21,13 +22,15 @@ from analysis.tables.configurations import Configuration
 from cluster.observe.units import bytes_text, percent_text
 
 FEWEST = 5
-"""Configurations: below this an interval covers nearly everything, and nothing is claimed."""
+"""Configurations: below this nothing is claimed, and the correlation is left out."""
+CHANCE = 0.05
 SAME = 1.02
 """Bytes that differ by less than this factor differ in their headers only."""
 Z_95 = NormalDist().inv_cdf(0.975)
 NOTE = (
     "A point is a configuration at its end, the mean of its seeds. Pearson measures a linear"
-    " relation, Spearman the agreement of ranks. Brackets: 95 % intervals (Fisher). Bytes depend on"
+    " relation, Spearman the agreement of ranks. Brackets: 95 % intervals (Fisher); points in"
+    " perfect order have none. Bytes depend on"
     " the strategy and on the number of epochs and workers: within a strategy mostly the latter"
     " relate accuracy to bytes, and neither is a cause."
 )
@@ -43,17 +46,23 @@ COLUMNS = [
 @dataclass(frozen=True)
 class Coefficient:
     value: float
-    low: float
-    high: float
-    """Ends of the 95 % interval."""
+    n: int
+    interval: tuple[float, float] | None
+    """Ends of the 95 % interval; None at +1 and -1."""
 
     def __str__(self) -> str:
-        return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
+        if self.interval is None:
+            return f"{self.value:+.2f} (no interval: all {self.n} in order)"
+        low, high = self.interval
+        return f"{self.value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
     @property
     def is_clear(self) -> bool:
-        """Its interval does not include 0."""
-        return self.low > 0 or self.high < 0
+        """Its interval does not include 0, or its order is not likely by chance."""
+        if self.interval is None:
+            return 2 / math.factorial(self.n) < CHANCE
+        low, high = self.interval
+        return low > 0 or high < 0
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,6 @@ class Correlation:
 
     @property
     def sentence(self) -> str:
-        if self.n < FEWEST:
-            return too_few(f"{self.n} configuration{'' if self.n == 1 else 's'}")
         if self.sent_alike:
             return f"All sent the same bytes within {percent_text(SAME - 1, 0)}: no correlation."
         if self.pearson is None or self.spearman is None:
@@ -80,15 +87,12 @@ class Correlation:
         return text
 
 
-def too_few(count: str) -> str:
-    return f"{count}: too few (at least {FEWEST} are needed)."
-
-
 def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
+    """Of at least FEWEST points."""
     n = len(xs)
-    if n >= FEWEST and not varies(xs):
+    if not varies(xs):
         return Correlation(n, sent_alike=True)
-    if n < FEWEST or len(set(ys)) == 1:
+    if len(set(ys)) == 1:
         return Correlation(n)
     x, y = pd.Series(xs, dtype=float), pd.Series(ys, dtype=float)
     pearson, spearman = x.corr(y), x.rank().corr(y.rank())
@@ -97,8 +101,8 @@ def correlate(xs: Sequence[float], ys: Sequence[float]) -> Correlation:
     variance = 1 / (n - 3)
     return Correlation(
         n,
-        _with_interval(pearson, variance),
-        _with_interval(spearman, variance * (1 + spearman**2 / 2)),
+        _coefficient(pearson, n, variance),
+        _coefficient(spearman, n, variance * (1 + spearman**2 / 2)),
     )
 
 
@@ -107,12 +111,11 @@ def varies(xs: Sequence[float]) -> bool:
     return max(xs) > SAME * min(xs)
 
 
-def _with_interval(value: float, variance: float) -> Coefficient:
+def _coefficient(value: float, n: int, variance: float) -> Coefficient:
     if abs(value) > 1 - 1e-12:
-        value = math.copysign(1, value)
-        return Coefficient(value, value, value)
+        return Coefficient(math.copysign(1, value), n, None)
     z, half = math.atanh(value), Z_95 * math.sqrt(variance)
-    return Coefficient(value, math.tanh(z - half), math.tanh(z + half))
+    return Coefficient(value, n, (math.tanh(z - half), math.tanh(z + half)))
 
 
 def section(report: Report) -> Section | None:
@@ -120,7 +123,7 @@ def section(report: Report) -> Section | None:
     every: list[Row] = []
     for place, (task, configurations) in enumerate(report.tasks.items()):
         ends = _ends(configurations)
-        if len(ends) < 2:
+        if len(ends) < FEWEST:
             continue
         if len(report.tasks) > 1:
             body.append(Heading(task))
@@ -128,7 +131,7 @@ def section(report: Report) -> Section | None:
         sent, accuracies = ([end[key] for end in ends] for key in ("sent", "accuracy"))
         if varies(sent) and len(set(accuracies)) > 1:
             body.append(_chart(numbered("traffic-and-accuracy", place), ends))
-        body.append(Table(_merged(rows), COLUMNS))
+        body.append(Table(rows, COLUMNS))
         every += rows
     if not body:
         return None
@@ -141,7 +144,7 @@ def _ends(configurations: Sequence[Configuration]) -> list[Row]:
     """Bytes and accuracy of each configuration; without those that sent nothing."""
     found: list[Row] = []
     for configuration in configurations:
-        sent, accuracy = (configuration.mean(name) for name in ("train_sent_bytes", "accuracy"))
+        sent, accuracy = (configuration.mean(name) for name in ("train_payload_bytes", "accuracy"))
         if sent and accuracy is not None:
             names = {"label": configuration.label, "strategy": configuration.strategy}
             found.append({**names, "sent": sent, "accuracy": accuracy})
@@ -150,33 +153,26 @@ def _ends(configurations: Sequence[Configuration]) -> list[Row]:
 
 def _rows(task: str, ends: list[Row]) -> list[Row]:
     among = {"all strategies": ends}
-    among |= {f"{strategy} only": members for strategy, members in by_strategy(ends).items()}
+    among |= {
+        f"{strategy} only": members
+        for strategy, members in by_strategy(ends).items()
+        if len(members) >= FEWEST
+    }
     rows = []
     for name, members in among.items():
         found = correlate([end["sent"] for end in members], [end["accuracy"] for end in members])
         row: Row = {"task": task, "among": name, "n": found.n}
         for kind, value in (("pearson", found.pearson), ("spearman", found.spearman)):
             row[f"{kind}_text"] = None if value is None else str(value)
-            for end in ("value", "low", "high"):
-                row[f"{kind}_{end}"] = None if value is None else round(getattr(value, end), 4)
+            low, high = (value and value.interval) or (None, None)
+            ends_of = {"value": value and value.value, "low": low, "high": high}
+            row |= {f"{kind}_{end}": number and round(number, 4) for end, number in ends_of.items()}
         rows.append(row | {"sentence": found.sentence})
     return rows
 
 
-def _merged(rows: list[Row]) -> list[Row]:
-    """Strategies with too few configurations share a line."""
-    few = [row for row in rows[1:] if row["n"] < FEWEST]
-    if len(few) < 2:
-        return rows
-    names = ", ".join(row["among"].removesuffix(" only") for row in few)
-    most = max(row["n"] for row in few)
-    count = "1 configuration" if most == 1 else f"At most {most} configurations"
-    line = {"among": f"each by itself: {names}", "n": most, "sentence": too_few(f"{count} each")}
-    return [*(row for row in rows if row not in few), line]
-
-
 def _chart(name: str, ends: list[Row]) -> Chart:
-    x = bytes_scale("sent in training, all nodes", [end["sent"] for end in ends])
+    x = bytes_scale("payload sent in training, all nodes", [end["sent"] for end in ends])
     y = share_scale("final accuracy", [end["accuracy"] for end in ends])
     traces = points(
         ends,

@@ -15,7 +15,7 @@ class Point:
     """One epoch: means over seeds, and the least and most accurate of them."""
 
     epoch: int
-    sent_bytes: float
+    payload_bytes: float
     """NaN where they are not known."""
     accuracy: float
     low: float
@@ -29,7 +29,7 @@ class Reached:
     seeds: int
     of: int
     epochs: float | None = None
-    sent_bytes: float | None = None
+    payload_bytes: float | None = None
     seconds: float | None = None
 
 
@@ -38,7 +38,22 @@ def target_text(target: float) -> str:
 
 
 def _scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
-    return configuration.rows(runs.curves).dropna(subset=["accuracy"])
+    """With the payload sent until then: the interfaces' bytes, less the run's share of headers."""
+    points = configuration.rows(runs.curves).dropna(subset=["accuracy"])
+    sent = configuration.runs["train_sent_bytes"].astype(float)
+    share = (configuration.runs["train_payload_bytes"].astype(float) / sent).where(sent != 0, 1)
+    return points.assign(
+        payload_bytes=points["sent_bytes"].astype(float) * points["number"].map(share).astype(float)
+    )
+
+
+def samples_text(runs: Runs) -> str:
+    """How many test samples the epochs before the last are scored on."""
+    counts = runs.curves.groupby("number").apply(lambda points: points["test_samples"].iloc[:-1])
+    known = sorted({int(count) for count in counts.to_numpy().ravel() if not pd.isna(count)})
+    if not known:
+        return "at most 2,000"  # as runs did that are older than curve.test_samples
+    return f"{known[0]:,}" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,}"
 
 
 def curve(runs: Runs, configuration: Configuration) -> list[Point]:
@@ -47,7 +62,7 @@ def curve(runs: Runs, configuration: Configuration) -> list[Point]:
     found = []
     for epoch, members in points.groupby("epoch", sort=True):
         if len(members) == points["number"].nunique():
-            sent = float(members["sent_bytes"].astype(float).mean())
+            sent = float(members["payload_bytes"].mean())
             values = members["accuracy"]
             numbers = float(values.mean()), float(values.min()), float(values.max())
             found.append(Point(int(str(epoch)), sent, *numbers))
@@ -68,7 +83,7 @@ def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
     """At the first epoch whose accuracy is the target or more."""
     points = _scored(runs, configuration)
     first = points[points["accuracy"] >= target].groupby("number").head(1)
-    means = (mean_of(first[name]) for name in ("epoch", "sent_bytes", "seconds"))
+    means = (mean_of(first[name]) for name in ("epoch", "payload_bytes", "seconds"))
     return Reached(len(first), len(configuration.numbers), *means)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.predict.advice import Answer, Step, advice
+from analysis.predict.advice import Answer, advice
 from analysis.predict.fitted import load
 from analysis.report.accuracy.curves import reached, target_text, usual_target
 from analysis.report.context import Report
@@ -17,6 +16,14 @@ from analysis.report.overview.trust import AGREES, compared, is_measured
 from analysis.tables.configurations import Configuration, grouped, named
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
+from analysis.tables.noise import (
+    Measured,
+    distinguishable,
+    measured,
+    not_distinguishable,
+    unequal_computing,
+    why_no_order,
+)
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.strategies import facts_of
@@ -32,8 +39,6 @@ SAME_TRAINING = ("model", "dataset", "workers", "epochs", "train_size", "batch_s
 """Where these are equal, strategies' accuracies are compared, each at its best learning rate."""
 MOST_NAMES = 3
 MOST_SPEEDS = 3
-TIE = 0.0005
-"""Accuracies that differ by less are the same in the digits shown, or nearly."""
 
 
 def answers(report: Report) -> list[Answer]:
@@ -43,35 +48,6 @@ def answers(report: Report) -> list[Answer]:
         about = [_accuracy(configurations), *_bytes(report, configurations)]
         found += [Answer(where + answer.question, answer.text) for answer in about]
     return [*found, *_speed(report), *_advice(report), *_trust(report.runs)]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One number of a configuration: mean and range over its seeds."""
-
-    configuration: Configuration
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def label(self) -> str:
-        return self.configuration.label
-
-    @property
-    def seeds(self) -> int:
-        return len(self.configuration.numbers)
-
-
-def _measured(configurations: Sequence[Configuration], column: str) -> list[Measured]:
-    """In ascending order."""
-    found = []
-    for configuration in configurations:
-        values = configuration.runs[column].dropna().astype(float)
-        if not values.empty:
-            numbers = float(values.mean()), float(values.min()), float(values.max())
-            found.append(Measured(configuration, *numbers))
-    return sorted(found, key=lambda measured: measured.mean)
 
 
 def _listed(names: Sequence[str], most: int | None = None) -> str:
@@ -86,38 +62,37 @@ def _equal(names: Sequence[str]) -> str:
     return _listed(names) + (" (equal)" if len(names) > 1 else "")
 
 
-def _overlap(best: Measured, others: Sequence[Measured], ties: Sequence[Measured] = ()) -> str:
-    """Names those whose range over seeds overlaps with the best's; `ties` are named already."""
-    if not others:
-        return ""
-    if max(found.seeds for found in (best, *others)) == 1:
-        return " One seed each: use --repeat 3 to separate differences from chance."
-    near = [
-        other.label
-        for other in others
-        if other not in ties and other.low <= best.high and other.high >= best.low
-    ]
-    return f" Its range over seeds overlaps with {_listed(near, MOST_NAMES)}." if near else ""
+def _ranked(found: Sequence[Measured], text: Callable[[float], str]) -> str:
+    """The best, which comes first, and the runner-up; or those that have no order with the best."""
+    best, others = found[0], found[1:]
+    near = not_distinguishable(best, others)
+    if near:
+        names = _listed([_value(number, text) for number in (best, *near)], MOST_NAMES)
+        return f"not distinguishable: {names} ({why_no_order([best, *near])})."
+    runner_up = f"; next: {_value(others[0], text)}" if others else ""
+    return f"{_value(best, text)}{runner_up}."
+
+
+def _value(number: Measured, text: Callable[[float], str]) -> str:
+    if number.seeds == 1:
+        return f"{number.label}, {text(number.mean)}"
+    over = f"mean of {number.seeds} seeds, {text(number.low)} to {text(number.high)}"
+    return f"{number.label}, {text(number.mean)} ({over})"
 
 
 def _most_accurate(configurations: Sequence[Configuration]) -> list[Measured]:
     """All of them, the most accurate first."""
-    return sorted(_measured(configurations, "accuracy"), key=lambda got: -got.mean)
+    return sorted(measured(configurations, "accuracy"), key=lambda got: -got.mean)
 
 
 def _accuracy(configurations: Sequence[Configuration]) -> Answer:
     found = _most_accurate(configurations)
-    best = found[0]
-    ties = [got for got in found if got.mean >= best.mean - TIE]
-    text = f"{_equal([tie.label for tie in ties])}, {percent_text(best.mean)}"
-    if best.configuration.is_chance_level:
-        return Answer("Accuracy:", f"at chance level; the best is {text}.")
-    if best.seeds > 1:
-        which = "the first: " if len(ties) > 1 else ""
-        low, high = percent_text(best.low), percent_text(best.high)
-        text += f" ({which}mean of {best.seeds} seeds, {low} to {high})"
+    if _all_chance_level(configurations):
+        return Answer(
+            "Accuracy:", f"at chance level; the highest is {_value(found[0], percent_text)}."
+        )
     question = "Most accurate:" if len(found) > 1 else "Accuracy:"
-    return Answer(question, f"{text}.{_overlap(best, found[1:], ties)}")
+    return Answer(question, _ranked(found, percent_text))
 
 
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
@@ -129,9 +104,9 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     costs, uncounted = [], False
     for configuration in configurations:
         got = reached(runs, configuration, target)
-        uncounted |= bool(got.seeds) and got.sent_bytes is None
-        if got.sent_bytes and got.seeds == got.of:
-            costs.append((got.sent_bytes, configuration.label))
+        uncounted |= bool(got.seeds) and got.payload_bytes is None
+        if got.payload_bytes and got.seeds == got.of:
+            costs.append((got.payload_bytes, configuration.label))
     aim = f"{target_text(target)} accuracy"
     if not costs:
         text = "no strategy that sends anything reached it in all of its runs."
@@ -141,7 +116,7 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     costs.sort()
     (least, _), (most, highest) = costs[0], costs[-1]
     names = _equal([label for sent, label in costs if sent <= SAME_BYTES * least])
-    text = f"{names}, {bytes_text(least)} over all nodes"
+    text = f"{names}, {bytes_text(least)} of payload over all nodes"
     if most > SAME_BYTES * least:
         text += f"; the most: {highest}, {bytes_text(most)}, {most / least:.1f} times as many"
     question = f"Fewest bytes to {aim} in every run:" if len(costs) > 1 else f"Bytes to {aim}:"
@@ -157,24 +132,31 @@ def _speed(report: Report) -> list[Answer]:
         if len({config.strategy for config in members}) < 2 or link == "nan" or slow != "nan":
             continue
         same = named(members, with_workers=several_sizes(report.runs.table))
-        steps = _measured(same, "step_median_s")
+        steps = measured(same, "step_median_s")
         if len(steps) > 1:
-            best, worst = steps[0], steps[-1]
-            text = (
-                f"{best.label}, {seconds_text(best.mean)}; longest: {worst.label},"
-                f" {seconds_text(worst.mean)}.{_overlap(best, steps[1:])}"
-                f"{_burst(report.runs, best.configuration)}"
-            )
+            text = _no_order(same) or _ranked(steps, seconds_text) + _burst(report.runs, same)
             found.append(
                 Answer(f"Shortest step of {model}, measured on {link_text(link)} links:", text)
             )
     return found[:MOST_SPEEDS]
 
 
-def _burst(runs: Runs, configuration: Configuration) -> str:
+def _no_order(configurations: Sequence[Configuration]) -> str:
+    """A sentence where their computing, which should be equal, is not; empty where it is."""
+    medians = [value for config in configurations for value in _known(config, "compute_median_s")]
+    reason = unequal_computing(medians)
+    return f"{reason}." if reason else ""
+
+
+def _known(configuration: Configuration, column: str) -> list[float]:
+    return [float(value) for value in configuration.runs[column].dropna()]
+
+
+def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
     """A token bucket lets its burst through before it throttles."""
-    bursts = configuration.rows(runs.links)["burst_bytes"].dropna()
-    size = float(configuration.row["model_bytes"])
+    first = configurations[0]
+    bursts = first.rows(runs.links)["burst_bytes"].dropna()
+    size = float(first.row["model_bytes"])
     if bursts.empty or bursts.max() <= BURST * size:
         return ""
     burst = float(bursts.max())
@@ -213,8 +195,11 @@ def _all_chance_level(configurations: Sequence[Configuration]) -> bool:
     return all(config.is_chance_level for config in configurations)
 
 
-def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
-    """Each strategy's shortest step on links of SLOW_MBIT, all else equal; empty below two."""
+def measured_steps(report: Report, model: str, workers: int) -> list[Measured]:
+    """Each strategy's shortest step on links of SLOW_MBIT, all else equal.
+
+    Empty below two, and where their computing is unequal.
+    """
     candidates = [
         config
         for config in report.configurations
@@ -227,11 +212,10 @@ def measured_steps(report: Report, model: str, workers: int) -> list[Step]:
     keys = ("dataset", "batch_size", "cpus", "engine", "launcher")
     groups = grouped(candidates, lambda config: config.values(keys)).values()
     members = max(groups, key=lambda some: len({config.strategy for config in some}), default=[])
-    found: dict[str, Step] = {}
-    for got in _measured(named(members, with_workers=False), "step_median_s"):
-        strategy = got.configuration.strategy
-        found.setdefault(strategy, Step(strategy, got.label, got.mean))
-    return list(found.values()) if len(found) > 1 else []
+    found: dict[str, Measured] = {}
+    for step in measured(named(members, with_workers=False), "step_median_s"):
+        found.setdefault(step.strategy, step)
+    return list(found.values()) if len(found) > 1 and not _no_order(members) else []
 
 
 def training_flags(row: pd.Series[Any]) -> str:
@@ -248,34 +232,36 @@ def training_flags(row: pd.Series[Any]) -> str:
 
 def _learned(configurations: Sequence[Configuration]) -> str:
     """Accuracy of strategies that average less against those that average everything."""
-    losses = []
+    found = []
     for members in grouped(configurations, lambda config: config.values(SAME_TRAINING)).values():
-        found = _most_accurate(members)
         best: dict[str, Measured] = {}
-        for got in found:
-            best.setdefault(got.configuration.strategy, got)
+        for number in _most_accurate(members):
+            best.setdefault(number.strategy, number)
         less = [got for name, got in best.items() if not facts_of(name).averages_everything]
         full = [got for name, got in best.items() if facts_of(name).averages_everything]
-        if less and full and not found[0].configuration.is_chance_level:
+        if less and full and not _all_chance_level(members):
             each = "; ".join(f"{got.label} {percent_text(got.mean)}" for got in (*less, full[0]))
-            worst = min(less, key=lambda got: got.mean)
-            losses.append((full[0].mean - worst.mean, _lost(worst, full[0]), each))
-    if not losses:
+            furthest = max(less, key=lambda got: abs(full[0].mean - got.mean))
+            gap = abs(full[0].mean - furthest.mean)
+            found.append((gap, _difference(furthest, full[0]), each))
+    if not found:
         return ""
-    _, text, each = max(losses)
+    _, text, each = max(found)
     return f"{text} ({each})."
 
 
-def _lost(less: Measured, full: Measured) -> str:
-    """A loss of accuracy counts where the ranges over seeds do not overlap."""
-    lost = full.mean - less.mean
+def _difference(less: Measured, full: Measured) -> str:
+    """What averaging less costs or gains, where seeds tell it."""
+    gap = abs(full.mean - less.mean)
     one_seed = ", one seed each" if less.seeds == full.seeds == 1 else ""
-    if lost < SAME_ACCURACY:
+    if gap < SAME_ACCURACY:
         return f"Measured accuracy is equal{one_seed}"
-    points = f"{100 * lost:.1f} points"
-    if not one_seed and less.high < full.low:
-        return f"This costs up to {points} of accuracy"
-    return f"Accuracy differs by up to {points}{one_seed or ', but seeds overlap'}"
+    points = f"{100 * gap:.1f} points"
+    if distinguishable(less, full):
+        effect = "costs" if less.mean < full.mean else "gains"
+        return f"This {effect} up to {points} of accuracy"
+    way = "lower" if less.mean < full.mean else "higher"
+    return f"Accuracy is {way} by up to {points}{one_seed or ', but seeds overlap'}"
 
 
 def _trust(runs: Runs) -> list[Answer]:
@@ -289,7 +275,7 @@ def _trust(runs: Runs) -> list[Answer]:
     others = "".join(f"; {count}: {verdict}" for verdict, count in verdicts.items())
     text = (
         f"{agree} of {every} runs agree with theory and among counters{others}. Measured over"
-        f" predicted bytes: {ratios.min():.3f} to {ratios.max():.3f}; independent counters differ"
-        f" by at most {percent_text(float(differences.max()), 3)}."
+        f" predicted bytes: {ratios.min():.3f} to {ratios.max():.3f}; readings of the counters"
+        f" differ by at most {percent_text(float(differences.max()), 3)}."
     )
     return [Answer("Trust:", text)]

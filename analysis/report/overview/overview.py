@@ -25,7 +25,7 @@ COLUMNS = [
     Column("predicted", "predicted_per_step_bytes", four_digits),
     Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
     Column("sent in training, all nodes", "train_sent_bytes", bytes_text),
-    Column("bytes per point of accuracy", "bytes_per_point", bytes_text),
+    Column("payload per point of accuracy", "bytes_per_point", bytes_text),
     Column("median step", "step_median_s", seconds_text),
     Column("training", "train_s", seconds_text),
     Column("counters agree within", "counters_largest_difference", percents(3)),
@@ -120,9 +120,9 @@ def rule_words(run: pd.Series[Any]) -> str:
 
 
 def cost_of_a_point(run: pd.Series[Any]) -> float | None:
-    """Bytes of all nodes in training per percent of accuracy; None at chance level."""
-    if pd.isna(run["accuracy"]) or pd.isna(run["train_sent_bytes"]) or not run["accuracy"]:
+    """Payload of all nodes in training per percent of accuracy; None at chance level."""
+    if pd.isna(run["accuracy"]) or pd.isna(run["train_payload_bytes"]) or not run["accuracy"]:
         return None
     if is_chance_level(run, float(run["accuracy"])):
         return None
-    return float(run["train_sent_bytes"]) / (100 * float(run["accuracy"]))
+    return float(run["train_payload_bytes"]) / (100 * float(run["accuracy"]))

@@ -44,9 +44,12 @@ NOTE = (
     f" of theory ({percent_text(SMALL_AGREES, 0)} for models under 1 MB, whose messages carry more"
     " framing), without what TCP retransmitted; links within"
     f" {percent_text(LINKS_AGREE, 0)} of their target rate, measured with real TCP before training."
-    " The worker reads its own interface at every phase boundary; the kernel's counters are read"
-    " from the host, Docker's through its API. A run with many small messages may exceed theory:"
-    " the communication library's framing is measured but not predicted."
+    " The worker reads its own interface at every phase boundary. The host reads the kernel's"
+    " counters: in Docker containers of the same interface, so that agreement shows that no byte"
+    " was missed, not that the count is right; with network namespaces of the switch's ports, which"
+    " count by themselves. Docker's API reads the same interface, too. A run with many small"
+    " messages may exceed theory: the communication library's framing is measured but not"
+    " predicted."
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study
+from analysis.tables.noise import Measured, distinguishable, unequal_computing
 from analysis.theory.critical_path import place_text
 from cluster.observe.units import link_text, seconds_text
 from cluster.spec.links import parse_cores, parse_links
@@ -132,16 +133,33 @@ def _share(node: Node) -> float:
 
 
 def extremes(study: Study) -> str:
-    """The strategies with the shortest and the longest step in every case."""
+    """The strategies with the shortest and the longest step in every case, where they differ."""
     if len(study.comparisons) < 2:
         return ""
-    clauses = []
     cases = study.comparisons[0].cases
-    for index, case in enumerate(cases):
-        steps = {same.label: same.cases[index].step_s for same in study.comparisons}
-        least, most = (choose(steps, key=lambda label: steps[label]) for choose in (min, max))
-        clauses.append(
-            f"{case_name(case, cases)}: {seconds_text(steps[least])} ({least})"
-            f" to {seconds_text(steps[most])} ({most})"
-        )
+    clauses = [
+        f"{case_name(case, cases)}: {_extremes(study.comparisons, index)}"
+        for index, case in enumerate(cases)
+    ]
     return f"Step of the slowest node, by strategy: {'; '.join(clauses)}."
+
+
+def _extremes(comparisons: Sequence[Comparison], index: int) -> str:
+    """Of one case. Nodes with equal cores are expected to compute equally fast."""
+    same = [comparison.cases[index] for comparison in comparisons]
+    computing = [
+        node.compute_median_s
+        for case in same
+        for node in case.nodes
+        if not (case.straggler and node.is_slow)
+    ]
+    if reason := unequal_computing(computing):
+        return reason
+    steps = [
+        Measured(found.strategy, found.label, case.step_s, case.step_s, case.step_s, is_time=True)
+        for found, case in zip(comparisons, same, strict=True)
+    ]
+    least, most = (choose(steps, key=lambda step: step.mean) for choose in (min, max))
+    if not distinguishable(least, most):
+        return f"{_span([least.mean, most.mean])}, not distinguishable"
+    return f"{seconds_text(least.mean)} ({least.label}) to {seconds_text(most.mean)} ({most.label})"

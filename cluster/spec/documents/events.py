@@ -155,6 +155,8 @@ class Epoch(Event, kind="epoch"):
     """Epoch, from 1."""
     accuracy: float | None = None
     """Accuracy on the test samples, 0 to 1; null for synthetic models."""
+    test_samples: Count | None = None
+    """Number of these test samples."""
     loss: float | None = None
     """Mean loss on the test samples."""
     consensus_distance: Amount | None = None
@@ -168,8 +170,12 @@ class Result(Event, kind="result"):
     """Accuracy of the average of all workers' models, 0 to 1."""
     loss: float | None = None
     """Its mean loss on the test samples."""
+    test_samples: Count | None = None
+    """Number of these test samples."""
     own_accuracy: float | None = None
     """Accuracy of this worker's own model."""
+    own_test_samples: Count | None = None
+    """Test samples that it was scored on."""
     consensus_distance: Amount | None = None
     """As in `epoch`, after the last one."""
     samples_seen: Count = 0

@@ -17,6 +17,8 @@ class CurvePoint(Document):
     """Epoch, from 1."""
     accuracy: Share | None = None
     """Accuracy of the average of all workers' models, 0 to 1."""
+    test_samples: Count | None = None
+    """Test samples that it was scored on."""
     loss: float | None = None
     """Its mean loss on the test samples."""
     sent_bytes: Count | None = None
@@ -34,6 +36,8 @@ class Traffic(Document):
     """Bytes sent."""
     received_bytes: Count
     """Bytes received: the same traffic counted at the other end."""
+    sent_payload_bytes: int | None = None
+    """Of the bytes sent, payload: unlike them, it does not vary with the grouping in packets."""
 
 
 class NodeTraffic(Document):
@@ -148,12 +152,13 @@ class TrafficMatrix(Document):
 
 
 class CounterBytes(Document):
-    """Bytes sent by all nodes in training, by independent counters."""
+    """Bytes sent by all nodes in training, by several readers of the nodes' interfaces."""
 
     worker_bytes: Count | None = None
     """The workers' own reading of their interfaces."""
     kernel_bytes: int | None = None
-    """The kernel's counters, read by the host; null where the run did not end."""
+    """Read by the host; null where the run did not end. With Docker it reads the same interfaces
+    as the worker, with namespaces the other ends of their veth pairs."""
     docker_bytes: int | None = None
     """The Docker API; null without Docker."""
     largest_difference: Amount | None = None
@@ -305,11 +310,13 @@ class Summary(Document):
     samples_seen: Count | None = None
     """Samples that each worker has trained on."""
     accuracy: Share | None = None
-    """Final accuracy of the average of all workers' models, 0 to 1."""
+    """Final accuracy of the average of all workers' models, 0 to 1, on the last point's samples."""
     loss: float | None = None
     """Its mean loss on the test samples; null where it is not finite."""
     accuracy_by_worker: list[Share] | None = None
     """Final accuracy of every worker's own model, by rank."""
+    accuracy_by_worker_samples: Count | None = None
+    """Test samples that every worker's own model was scored on."""
     consensus_distance: Amount | None = None
     """Final distance of the workers' models from their average, as in the event `epoch`."""
     curve: list[CurvePoint] = field(default_factory=list)
@@ -323,7 +330,7 @@ class Summary(Document):
     traffic_matrix: TrafficMatrix | None = None
     """Payload by pair of nodes; null where connections were not counted."""
     counters: CounterBytes | None = None
-    """The same bytes by independent counters."""
+    """The same bytes as other readers count them."""
     seconds: Seconds | None = None
     """Durations."""
     links: list[MeasuredLink] = field(default_factory=list)
