@@ -14,7 +14,7 @@
 
 gradwire_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gradwire_venv=$gradwire_root/.venv
-torch_version=2.13.0
+IFS='=+' read -r _ _ torch_version _ <"$gradwire_root/docker/requirements-torch.txt" # torch==2.13.0+cpu
 python=$gradwire_venv/bin/python
 gradwire_wheels=${XDG_CACHE_HOME:-~/.cache}/gradwire/wheels
 

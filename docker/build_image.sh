@@ -22,7 +22,9 @@ project=$(cd "$(dirname "$0")/.." && pwd)
 
 "$project/docker/base_image.sh"
 
+base=$("$project/docker/base_image.sh" --name)
 arguments=(--file "$project/docker/Dockerfile" --target "$target" --progress plain --load)
+arguments+=(--build-arg "BASE=$base")
 for tag in "${@:-gradwire-$target}"; do
     arguments+=(--tag "$tag")
 done

@@ -27,15 +27,16 @@ TARGETS = {
 }
 """Launcher, launcher on GPUs, or `report` -> target of docker/Dockerfile."""
 
-_WORKER = ("Dockerfile", "requirements-worker.txt")
-_HOROVOD = (*_WORKER, "build_horovod.sh", "requirements-horovod.txt")
+_TORCH = "requirements-torch-locked.txt"
+_GPU = ("Dockerfile", "requirements-worker-locked.txt")
+_GPU_HOROVOD = (*_GPU, "build_horovod.sh", "requirements-horovod-locked.txt")
 MADE_WITH = {
-    "worker": _WORKER,
-    "horovod": _HOROVOD,
-    "spark": (*_HOROVOD, "requirements-spark.txt"),
-    "gpu": _WORKER,
-    "gpu-horovod": _HOROVOD,
-    "report": ("Dockerfile", "../requirements-run.txt"),
+    "worker": (*_GPU, _TORCH),
+    "horovod": (*_GPU_HOROVOD, _TORCH),
+    "spark": (*_GPU_HOROVOD, _TORCH, "requirements-spark-locked.txt"),
+    "gpu": _GPU,
+    "gpu-horovod": _GPU_HOROVOD,
+    "report": ("Dockerfile", "requirements-report-locked.txt"),
 }
 """Target -> the files in docker/ that decide what is in it, beside gradwire's code."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from cluster import PROJECT
 from cluster.containers import image
+from cluster.containers.lock_requirements import LISTS
 
 DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()
 IGNORED = (PROJECT / "docker" / "Dockerfile.dockerignore").read_text()
@@ -58,6 +59,35 @@ def test_an_image_is_fingerprinted_by_the_packages_it_copies() -> None:
     assert copied == ["cluster/__init__.py", *image.ON_NODES]
 
 
+def pinned(file: str) -> dict[str, str]:
+    """Packages and versions in a list of requirements, with names as indexes spell them."""
+    lines = re.findall(r"^([A-Za-z][\w.-]*)==(\S+)", (PROJECT / "docker" / file).read_text(), re.M)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in lines}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_packages_of_images_are_locked_at_the_versions_of_their_lists(name: str) -> None:
+    asked, locked = pinned(LISTS[name][0]), pinned(f"requirements-{name}-locked.txt")
+    assert asked.items() <= locked.items()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_locked_package_has_a_hash(name: str) -> None:
+    text = (PROJECT / "docker" / f"requirements-{name}-locked.txt").read_text()
+    entries = text.replace("\\\n", " ").splitlines()[1:]
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[\w.-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+", entry), entry
+
+
+def test_packages_are_installed_by_hash_but_for_the_wheel_that_was_built_here() -> None:
+    text = DOCKERFILE.replace("\\\n", " ")
+    installs = re.findall(r"pip install ([^&\n]*)", text)
+    assert len(installs) > 5
+    for options in installs:
+        assert "--require-hashes" in options or options.split()[-1] == "/wheel/*.whl", options
+
+
 def test_horovod_is_not_compiled_again_for_a_change_of_anything_but_torch_and_its_script() -> None:
     assert needed("horovod-wheel") == {"horovod-wheel", "torch", "python", "wheels"}
     assert re.findall(r"source=(\S+?),", stage("horovod-wheel")) == ["docker/build_horovod.sh"]
@@ -67,7 +97,7 @@ def test_all_that_is_fingerprinted_is_there_and_is_sent_to_the_builder() -> None
     for file in image.sources("spark"):
         assert file.is_file(), file
     assert "!docker/build_horovod.sh" in IGNORED.splitlines()
-    assert "!docker/requirements-*.txt" in IGNORED.splitlines()
+    assert "!docker/requirements-*-locked.txt" in IGNORED.splitlines()
 
 
 def test_every_launcher_has_an_image_of_its_own() -> None:
@@ -91,7 +121,18 @@ def test_a_gpu_node_has_the_cuda_torch_of_its_base_and_nothing_of_the_cpus() -> 
         assert not any("+cpu" in stage(name) or "TORCH" in stage(name) for name in bases)
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in stage("gpu-horovod-wheel")
     assert STAGES["gpu-node"] == "${GPU_BASE}"
-    assert re.search(r"^ARG GPU_BASE=pytorch/pytorch:\S+-cuda\S+-runtime$", DOCKERFILE, re.M)
+    assert re.search(r"^ARG GPU_BASE=pytorch/pytorch:\S+-cuda\S+-runtime@", DOCKERFILE, re.M)
+
+
+def test_what_images_start_from_is_named_by_digest() -> None:
+    built_from = {name for target in image.TARGETS.values() for name in needed(target)}
+    variables = {STAGES[name] for name in built_from if STAGES[name].startswith("${")}
+    only_compiles = {"${GPU_DEVEL_BASE}"}
+    assert variables - only_compiles == {"${BASE}", "${GPU_BASE}"}
+    for variable in variables - only_compiles:
+        assert re.search(
+            rf"^ARG {variable[2:-1]}=\S+@sha256:[0-9a-f]{{64}}$", DOCKERFILE, re.MULTILINE
+        )
 
 
 @pytest.mark.parametrize(
