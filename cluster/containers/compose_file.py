@@ -35,6 +35,8 @@ SPARK_WORKER = [
 ]
 BUILD_SECRETS = {"ca": {"file": "/dev/null"}}
 """compose/spark.yml's services name this secret for building their image, which is built before."""
+SECRET = {"driver_opts": {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64k"}}
+"""The memory in which nodes of compose/spark.yml find the secret of their cluster."""
 MACHINE = "machine"
 """The service whose memory and process numbers nodes with GPUs share, as in compose/gpu.yml."""
 SHARED_MEMORY = "1gb"
@@ -84,7 +86,7 @@ def compose_document(
             "cluster": {"internal": True, "labels": _labels(run)},
             **({"outside": {"labels": _labels(run)}} if with_spark else {}),
         },
-        **({"secrets": BUILD_SECRETS} if with_spark else {}),
+        **({"volumes": {"secret": SECRET}, "secrets": BUILD_SECRETS} if with_spark else {}),
     }
 
 

@@ -142,7 +142,7 @@ def cluster_by_hand() -> Iterator[dict[str, str]]:
         subprocess.run(up, cwd=PROJECT, env=environment, check=True, capture_output=True)
         yield environment
     finally:
-        down = [*compose, "down", "--timeout", "1"]
+        down = [*compose, "down", "--volumes", "--timeout", "1"]
         subprocess.run(down, cwd=PROJECT, env=environment, check=True, capture_output=True)
 
 

@@ -289,6 +289,11 @@ def test_only_the_proxy_of_the_web_pages_is_on_a_network_with_a_way_out() -> Non
     assert all(port.startswith("127.0.0.1:") for port in file["services"]["pages"]["ports"])
 
 
+def test_the_memory_of_the_secret_is_that_of_the_cluster_by_hand() -> None:
+    by_hand = yaml.safe_load(SPARK_FILE.read_text())
+    assert spark_document()["volumes"] == by_hand["volumes"]
+
+
 def test_a_slow_spark_worker_starts_after_its_link_is_verified() -> None:
     services = spark_document(bottleneck="1:20mbit")["services"]
     assert services["node1"]["command"][:3] == ["python", "-m", "cluster.links.gate"]
