@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -50,6 +52,16 @@ def _shares_a_fixture(item: pytest.Function) -> bool:
 
 def pytest_sessionfinish() -> None:
     close_chromium()
+
+
+@pytest.fixture
+def own_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for temporary files in which measures of other tests find no leftovers to remove."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from tests.measuring import (
     start,
 )
 
+pytestmark = pytest.mark.usefixtures("own_temporary_files")
 GONE_S = 5.0
 """Less than verifying a link of 100 kbit/s takes (9 s), and enough for a busy machine."""
 SLOW_LINK = ("--workers", "2", "--link", "100kbit", "--straggler", "1:0.5")

@@ -257,6 +257,7 @@ def test_what_a_killed_measure_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.usefixtures("own_temporary_files")
 @pytest.mark.parametrize("least", [1, pytest.param(4, marks=pytest.mark.soak)])
 def test_a_measure_killed_while_containers_start_leaves_nothing_after_clean(
     least: int, tmp_path: Path

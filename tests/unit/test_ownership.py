@@ -16,16 +16,10 @@ from cluster import leftovers, ownership
 from cluster.ownership import VARIABLE, Kind, Owner, all_belongings, record, scratch_folder, tied
 from tests.measuring import gone
 
+pytestmark = pytest.mark.usefixtures("own_temporary_files")
 OWNER = (
     "import cluster.ownership as o, os; o.record(o.Kind.SESSION, {!r}); print(o.Owner.current())"
 )
-
-
-@pytest.fixture(autouse=True)
-def _temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
 
 
 def killed(session: Path) -> Owner:
@@ -118,7 +112,7 @@ def test_a_folder_that_is_not_ours_is_not_believed(tmp_path: Path) -> None:
     """Everybody can write among temporary files."""
     owner = dataclasses.replace(Owner.current(), started="1")
     (tmp_path / "elsewhere").mkdir()
-    link = tmp_path / "temporary" / f"{ownership.PREFIX}{owner}"
+    link = Path(tempfile.gettempdir(), f"{ownership.PREFIX}{owner}")
     link.symlink_to(tmp_path / "elsewhere")
     assert list(all_belongings()) == []
 
