@@ -6,6 +6,7 @@ import contextlib
 import random
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -50,7 +51,7 @@ def test_a_killed_measure_leaves_nothing_after_clean(
         process.kill()
         process.wait()
         began = time.monotonic()
-        assert gone(lambda started=process.pid: owned_processes(started))
+        assert gone(partial(owned_processes, process.pid))
         taken.append(time.monotonic() - began)
         cleaned = subprocess.run([*COMMAND, "--clean"], cwd=PROJECT, capture_output=True)
         assert cleaned.returncode == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster.containers import image
-from cluster.containers.projects import SERVICE_LABEL, client
+from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client
 from cluster.spec.launchers import LAUNCHERS
 from tests import laws
 from tests.docker.test_docker_runs import containers, leftovers
@@ -162,6 +162,15 @@ def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
     assert answer.returncode == 0, answer.stderr
     assert "master spark://master:7077" in answer.stdout
     assert "means [3.0, 3.0]" in answer.stdout
+    (master,) = client().containers.list(
+        filters={
+            "label": [
+                f"{PROJECT_LABEL}={cluster_by_hand['COMPOSE_PROJECT_NAME']}",
+                f"{SERVICE_LABEL}=master",
+            ]
+        }
+    )
+    assert b"authentication enabled" in master.logs()
 
     program.write_text("raise SystemExit(7)")
     failing = [str(PROJECT / "cluster" / "run_in_driver.sh"), str(program)]
