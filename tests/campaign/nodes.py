@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cluster.cgroups import ROOT
-from cluster.containers.compose_file import SESSION_LABEL
+from cluster.containers.compose_file import REFERENCE, SESSION_LABEL
 from cluster.containers.projects import SERVICE_LABEL, client
 from tests.measuring import gone, processes_of, worker_processes
 
@@ -81,7 +82,8 @@ class DockerNodes:
         self._session = next(output.iterdir()).name
         label = {"label": f"{SESSION_LABEL}={self._session}"}
         found = {c.labels[SERVICE_LABEL]: c for c in client().containers.list(filters=label)}
-        self._containers = [found[f"node{rank}"] for rank in range(len(found))]
+        count = sum(name.startswith("node") for name in found)
+        self._containers = [found[f"node{rank}"] for rank in range(count)]
 
     def kill_training(self, rank: int) -> None:
         os.kill(self._processes(rank)[-1], signal.SIGKILL)
@@ -137,6 +139,29 @@ class DockerNodes:
         index = run(command).partition("@if")[2].partition(":")[0]
         ports = Path("/sys/class/net").iterdir()
         return next(port.name for port in ports if (port / "ifindex").read_text().strip() == index)
+
+
+def kill_reference(engine: str, measure: int, output: Path) -> None:
+    """While links are verified, end the other end of all measurements."""
+    find = find_reference_process if engine == "netns" else find_reference_container
+    while (reference := find(measure, output)) is None:
+        time.sleep(0.05)
+    os.kill(reference, signal.SIGKILL)
+
+
+def find_reference_process(measure: int, _: Path) -> int | None:
+    """The process below ./measure.sh that has a child for each of several links."""
+    process = measure
+    while len(children := children_of(process)) == 1:
+        (process,) = children
+    return process if children else None
+
+
+def find_reference_container(_: int, output: Path) -> int | None:
+    sessions = [path.name for path in output.iterdir()]
+    label = [f"{SERVICE_LABEL}={REFERENCE}", *(f"{SESSION_LABEL}={name}" for name in sessions)]
+    found = client().containers.list(filters={"label": label}) if sessions else []
+    return int(found[0].attrs["State"]["Pid"]) if found else None
 
 
 def exhaust(groups: Iterable[Path], training: int) -> None:

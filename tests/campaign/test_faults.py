@@ -11,7 +11,7 @@ from cluster import cgroups
 from cluster.engine import EngineUnavailable
 from tests import laws
 from tests.campaign import faults
-from tests.campaign.nodes import NetnsNodes
+from tests.campaign.nodes import NetnsNodes, kill_reference
 from tests.measuring import SILENCE_S, await_steps, finish, one, start
 
 SOME = [
@@ -65,6 +65,22 @@ def test_a_node_that_recovers_within_the_grace_goes_on(tmp_path: Path) -> None:
     laws.summary_is_true(one(measured), "netns")
     assert "node1 is frozen (stopped)" in measured.stderr
     assert "node1's link is down" in measured.stderr
+
+
+@pytest.mark.parametrize(
+    "engine", ["netns", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.soak])]
+)
+def test_a_link_reference_that_dies_is_named(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if engine == "docker":
+        request.getfixturevalue("docker")
+    links = ("--link", "100kbit", "--workers", "2", "--epochs", "1")
+    process = start("--engine", engine, *links, "--output", str(tmp_path))
+    kill_reference(engine, process.pid, tmp_path)
+    measured = finish(process)
+    assert measured.code == 1
+    assert "link reference" in measured.summaries[0]["error"]
 
 
 @pytest.mark.soak
