@@ -14,7 +14,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from cluster import PROJECT
 from cluster.namespaces.network import check, libc
@@ -55,36 +57,41 @@ def make_read_only() -> None:
                 raise
 
 
-def confine(session: str, data_folder: str, own_folder: str) -> None:
-    """Hide what the node does not need, and make its own folder writable."""
-    needed = [
-        str(PROJECT),
-        sys.prefix,
-        sys.base_prefix,
-        *sys.path,
-        session,
-        data_folder,
-        own_folder,
-    ]
-    folders = {Path(os.path.abspath(path)) for path in needed if os.path.isdir(path)}
-    folders |= {path.resolve() for path in folders}
-    hidden = covers(folders)
-    held = {path: os.open(path, os.O_PATH) for path in sorted(folders)}
+@dataclass(frozen=True)
+class View:
+    """What all nodes of a cluster see alike; found once, before they are forked."""
+
+    hidden: list[str]
+    needed: list[str]
+    """Folders below hidden ones that nodes see all the same, outer ones first."""
+
+    @classmethod
+    def of(cls, session: str, data_folder: str) -> Self:
+        paths = [str(PROJECT), sys.prefix, sys.base_prefix, *sys.path, session, data_folder]
+        folders = {Path(os.path.abspath(path)) for path in paths if os.path.isdir(path)}
+        folders |= {path.resolve() for path in folders}
+        hidden = covers(folders)
+        needed = [f for f in sorted(folders) if any(f.is_relative_to(h) for h in hidden)]
+        return cls([str(path) for path in hidden], [str(path) for path in needed])
+
+
+def confine(view: View, own_folder: str) -> None:
+    """Hide what the node does not need, and make its own folder, below the session, writable."""
+    held = {path: os.open(path, os.O_PATH) for path in (*view.needed, own_folder)}
     mount("proc", "/proc", "proc", INERT | MS_RDONLY)
-    for folder in hidden:
-        mode = "1777" if str(folder) in TEMPORARY else "755"
+    for folder in view.hidden:
+        mode = "1777" if folder in TEMPORARY else "755"
         options = f"mode={mode},size={TEMPORARY_BYTES}"
-        mount("tmpfs", str(folder), "tmpfs", MS_NOSUID | MS_NODEV, options)
-    for path, descriptor in held.items():
-        if any(path.is_relative_to(folder) for folder in hidden) and not path.exists():
-            path.mkdir(parents=True)
-            mount(f"/proc/self/fd/{descriptor}", str(path), None, MS_BIND | MS_REC)
-    own = Path(own_folder).resolve()
-    mount(f"/proc/self/fd/{held[own]}", str(own), None, MS_BIND)
-    mount(None, str(own), None, MS_REMOUNT | MS_BIND | INERT)
-    for folder in hidden:
-        if str(folder) not in TEMPORARY:
-            mount(None, str(folder), None, MS_REMOUNT | MS_BIND | MS_RDONLY | INERT)
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    for path in view.needed:
+        if not os.path.exists(path):
+            os.makedirs(path)
+            mount(f"/proc/self/fd/{held[path]}", path, None, MS_BIND | MS_REC)
+    mount(f"/proc/self/fd/{held[own_folder]}", own_folder, None, MS_BIND)
+    mount(None, own_folder, None, MS_REMOUNT | MS_BIND | INERT)
+    for folder in view.hidden:
+        if folder not in TEMPORARY:
+            mount(None, folder, None, MS_REMOUNT | MS_BIND | MS_RDONLY | INERT)
     for descriptor in held.values():
         os.close(descriptor)
     os.chdir(PROJECT)  # the old one is on the other side of the mounts

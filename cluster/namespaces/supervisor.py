@@ -46,7 +46,10 @@ def main(document: str) -> int:
     if reason := await_builder(builder):
         print(reason, file=sys.stderr)
         return 1
-    nodes = {fork_node(rank, namespaces, plan, entry.main): rank for rank in range(plan.nodes)}
+    view = isolation.View.of(plan.session, plan.data_folder)
+    nodes = {
+        fork_node(rank, namespaces, plan, view, entry.main): rank for rank in range(plan.nodes)
+    }
     send(Message(Kind.READY))
     watch(nodes, lambda: links.read_statistics(list(plan.links), namespaces), send)
     return 0
@@ -80,7 +83,9 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     return 0
 
 
-def fork_node(rank: int, namespaces: list[int], plan: SupervisorPlan, work: Worker) -> int:
+def fork_node(
+    rank: int, namespaces: list[int], plan: SupervisorPlan, view: isolation.View, work: Worker
+) -> int:
     """Fork a confined process in the node's namespaces that runs the worker; its number.
 
     It is the first process of its process namespace: what it starts ends with it.
@@ -91,7 +96,7 @@ def fork_node(rank: int, namespaces: list[int], plan: SupervisorPlan, work: Work
             return child
         code = 1
         try:
-            become_node(rank, namespaces, plan)
+            become_node(rank, namespaces, plan, view)
             code = work()
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
@@ -115,7 +120,9 @@ def own_processes() -> Iterator[None]:
         os.close(home)
 
 
-def become_node(rank: int, namespaces: list[int], plan: SupervisorPlan) -> None:
+def become_node(
+    rank: int, namespaces: list[int], plan: SupervisorPlan, view: isolation.View
+) -> None:
     """Enter the node's namespaces and control groups, and give up all that it does not need."""
     log = os.open(plan.logs[rank], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     nothing = os.open("/dev/null", os.O_RDONLY)
@@ -131,7 +138,7 @@ def become_node(rank: int, namespaces: list[int], plan: SupervisorPlan) -> None:
     for descriptor in (log, nothing, *namespaces):
         os.close(descriptor)
     isolation.make_read_only()
-    isolation.confine(plan.session, plan.data_folder, plan.folders[rank])
+    isolation.confine(view, plan.folders[rank])
     isolation.limit(plan.nodes, plan.first_user is not None)
     isolation.drop_privileges(None if plan.first_user is None else plan.first_user + rank)
     isolation.settle(node_name(rank))
