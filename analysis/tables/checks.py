@@ -84,6 +84,10 @@ def _check_completed(summary: Summary) -> None:
         value = getattr(summary, name)
         if value is None or (name == "steps" and not value):
             raise DocumentError(f"is {value} in a completed run", name)
+    if (seconds := summary.seconds) is not None:
+        steps = [seconds.step_median_s, *(node.step_median_s for node in seconds.by_node)]
+        if 0 in steps:
+            raise DocumentError("has a step_median_s of 0", "seconds")
 
 
 def _check_ranks(summary: Summary) -> None:

@@ -424,6 +424,7 @@ def test_chromium_shows_a_heat_map_of_nodes_by_case_for_each_strategy(
 NONSENSE: list[tuple[str, Any]] = [
     ("accuracy", 7.0),
     ("seconds.step_median_s", -1.0),
+    ("seconds", {"step_median_s": 0.0}),
     ("bytes.train.sent_bytes", -5),
     ("counters.worker_bytes", -10),
     ("spec.workers", 0),
