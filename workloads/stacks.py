@@ -26,7 +26,7 @@ class StackChannel:
 
     def serve(self) -> None:
         """In the training process: answer requests from now on."""
-        faulthandler.enable()
+        faulthandler.enable(STANDARD_ERROR)
         faulthandler.register(signal.SIGUSR1, file=STANDARD_ERROR, all_threads=True)
         threading.Thread(target=self._answer, daemon=True).start()
 
