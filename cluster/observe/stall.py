@@ -40,20 +40,21 @@ class StallWatch:
     def tell_slow(self, signs: Mapping[int, Signs], now: float) -> str | None:
         """Once a run: which nodes take far longer than usual for a step, and what they do."""
         limit_s = max(SLOW_S, TIMES_LONGEST * self._longest_s)
-        late = {r: s for r, s in signs.items() if s.phase == "train" and s.step}
-        late = {rank: node for rank, node in late.items() if now - node.event_at >= limit_s}
+        training = {r: node for r, node in signs.items() if node.phase == "train" and node.step}
+        late = {rank: node for rank, node in training.items() if now - node.event_at >= limit_s}
         if not late or self._is_told:
             return None
         self._is_told = True
         most_s = max(node.cpu_s for node in late.values())
-        computing = [rank for rank, node in late.items() if node.cpu_s > max(1.0, most_s / 2)]
-        slow = computing or list(late)
-        longest_s = max(now - late[rank].event_at for rank in slow)
+        computing = {r: node for r, node in late.items() if node.cpu_s > max(1.0, most_s / 2)}
+        return self._describe(computing or late, "computing" if computing else "waiting", now)
+
+    def _describe(self, slow: Mapping[int, Signs], doing: str, now: float) -> str:
         names = list_names([self._names[rank] for rank in slow])
         verb = "is" if len(slow) == 1 else "are"
-        doing = "computing" if computing else "waiting"
-        where = late[slow[0]].step + 1
-        return f"  {names} {verb} slow: {doing} in step {where} for {seconds_text(longest_s)}"
+        first = min(slow.values(), key=lambda node: node.event_at)
+        since = seconds_text(now - first.event_at)
+        return f"  {names} {verb} slow: {doing} in step {first.step + 1} for {since}"
 
     def is_deadlock(
         self, signs: Mapping[int, Signs], sent_rates: Mapping[int, float], now: float
