@@ -43,7 +43,7 @@ examples:
   ./measure.sh --workers 2,4,8                 a sweep: one all-reduce run for each size
   ./measure.sh --workers 4 --strategy allreduce,gather-scatter,pairwise --link 100mbit
   ./measure.sh --workers 4 --bottleneck none --bottleneck 2:20mbit
-  ./measure.sh --preset frugal                 all-reduce's accuracy for a tenth of its bytes
+  ./measure.sh --preset frugal                 a tenth of all-reduce's bytes, on iid shards
 """
 NOTES = """\
 Most options take a comma-separated list; the runs are all combinations, at most 999, and runs on

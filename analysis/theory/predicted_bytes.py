@@ -65,8 +65,9 @@ def predict(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
 
 
 def lower_bound_s(predicted: Prediction, rates_mbit: Sequence[float | None]) -> float:
-    """Least time of a round: bytes over rate of its busiest link, headers included.
+    """Least mean time of the rounds predicted: bytes over rate of the busiest link, with headers.
 
+    A bound of the mean, not of each round: where rounds differ (pairwise), one may be shorter.
     A link carries its rate in each direction at the same time; None: the link is not throttled.
     Latency, waiting for messages and computing are left out. Packets are full: 1448 bytes of
     payload travel as 1514.

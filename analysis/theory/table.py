@@ -31,7 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="sent, received   by a worker in a round: mean over workers and rounds\n"
         "busiest          what the busiest node sends or receives; a server is a node too\n"
         "x M              sent, in units of the model's bytes\n"
-        "at least         time of a round on such links: the busiest link's bytes, with headers\n\n"
+        "least mean       bound of the mean time of a round on such links: the busiest link's\n"
+        "                 bytes, with headers; a round of pairwise may be shorter than the mean\n\n"
         "examples: python3 -m analysis.theory --workers 6 --model-bytes 87M\n"
         "          python3 -m analysis.theory --workers 6 --model-bytes 87M --link 1gbit"
         " --bottleneck 0:100mbit",
@@ -80,7 +81,7 @@ def _table(args: argparse.Namespace) -> Iterator[str]:
     yield (
         f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}"
         f"{'busiest':>11}{'x M':>11}"
-        + (f"{'at least':>11}" if args.link or args.bottleneck else "")
+        + (f"{'least mean':>11}" if args.link or args.bottleneck else "")
     )
     for strategy, facts in STRATEGIES.items():
         if not facts.has_passes:

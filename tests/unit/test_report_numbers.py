@@ -137,6 +137,16 @@ def test_four_configurations_have_no_correlation(recorded: Runs) -> None:
     assert correlation.section(report) is None
 
 
+def test_pairs_pay_for_the_averaging_that_their_accuracy_takes(recorded: Runs) -> None:
+    seen = {}
+    for config in find_configurations(recorded):
+        if points := curve(recorded, config):
+            over = points[-1].payload_bytes - (config.mean("train_payload_bytes") or 0)
+            seen[config.strategy, config.workers] = over / float(config.row["model_bytes"])
+    assert seen["pairwise", 3] == pytest.approx(4)  # 2(N-1) models over all nodes
+    assert seen["pairwise", 2] == seen["allreduce", 3] == pytest.approx(0)
+
+
 def test_bytes_are_compared_without_headers(recorded: Runs) -> None:
     """At equal payload, twice the packets change no cost and no point of a figure."""
     more = recorded.table.assign(train_sent_bytes=recorded.table["train_sent_bytes"] * 2)

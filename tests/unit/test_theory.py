@@ -102,6 +102,14 @@ def test_seven_workers_in_threes_are_as_computed_by_hand() -> None:
     assert list(both) == [600, 1200, 1200, 1200, 1200, 1200, 600]
 
 
+def test_the_bound_is_of_the_mean_round_and_not_of_each() -> None:
+    """Rounds of 800 and of 600 bytes a worker: the second is shorter than the bound."""
+    grid = predict("pairwise", workers=6, model_bytes=600, passes=2, schedule="grid", rounds=2)
+    second = Prediction(6, (600.0,) * 6, (600.0,) * 6)
+    of_mean, of_second = (lower_bound_s(found, [1.0] * 6) for found in (grid, second))
+    assert of_mean == pytest.approx(of_second * 700 / 600)
+
+
 def test_six_workers_on_a_grid_of_three_by_two_are_as_computed_by_hand() -> None:
     # Threes for 4/3 of 600 = 800, then twos for 600; three rounds are 800, 600, 800.
     for rounds, sent in ((1, 800), (2, 700), (3, 2200 / 3), (100_000, 700)):

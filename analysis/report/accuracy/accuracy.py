@@ -17,7 +17,8 @@ NOTE = (
     "One point per epoch, scored on {curve_samples} test samples; a diamond is the end of a run,"
     " scored {scored_on}. A band spans the least and the most accurate of several seeds. Bytes:"
     " payload of all nodes together, without packet headers, whose number varies with the grouping"
-    " of messages in packets. The grey line is the"
+    " of messages in packets; with the one averaging over all workers that pairwise does not do in"
+    " training. The grey line is the"
     " Pareto frontier: no other configuration has both fewer bytes and more accuracy."
 )
 SENT = "payload sent in training, all nodes"

@@ -42,9 +42,19 @@ def _scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
     points = configuration.rows(runs.curves).dropna(subset=["accuracy"])
     sent = configuration.runs["train_sent_bytes"].astype(float)
     share = (configuration.runs["train_payload_bytes"].astype(float) / sent).where(sent != 0, 1)
-    return points.assign(
-        payload_bytes=points["sent_bytes"].astype(float) * points["number"].map(share).astype(float)
-    )
+    payload = points["sent_bytes"].astype(float) * points["number"].map(share).astype(float)
+    return points.assign(payload_bytes=payload + final_averaging_bytes(configuration))
+
+
+def final_averaging_bytes(configuration: Configuration) -> float:
+    """Payload of the all-reduce that makes the model whose accuracy counts, all nodes together.
+
+    Groups smaller than the cluster (pairwise) never make it in training; all others do.
+    """
+    passes, workers = configuration.row["passes"], configuration.workers
+    if pd.isna(passes) or passes >= workers - 1:
+        return 0.0
+    return 2.0 * (workers - 1) * float(configuration.row["model_bytes"])
 
 
 def samples_text(runs: Runs) -> str:
