@@ -140,7 +140,7 @@ def _changed(rng: random.Random, document: Any) -> Any:
     """With one value changed, or its key taken away."""
     path = rng.choice(list(_paths(document)))
     if not path:
-        return rng.choice((rng.choice(VALUES), [document], {"x": document}))
+        return rng.choice((copy.deepcopy(rng.choice(VALUES)), [document], {"x": document}))
     parent = document
     for step in path[:-1]:
         parent = parent[step]
@@ -155,7 +155,7 @@ def _changed(rng: random.Random, document: Any) -> Any:
     elif change == "retype":
         parent[key] = rng.choice((str(value), [value], bool(value), None, f"{value}x"))
     else:
-        parent[key] = rng.choice(VALUES)
+        parent[key] = copy.deepcopy(rng.choice(VALUES))
     return document
 
 
