@@ -20,6 +20,8 @@ PARSED: dict[str, Callable[[str], object]] = {
     "bottleneck": parse_links,
     "straggler": parse_cores,
 }
+WITHIN = {"test_size": (1, 10**9), "momentum": (0, 1)}
+"""Of options whose bounds depend on others in an Experiment."""
 RANKS = {
     "seconds.by_node": ("rank", "waits_mostly_for"),
     "bytes.nodes": ("rank",),
@@ -71,8 +73,9 @@ def _check_option(name: str, value: Any) -> None:
         reader(hints(Experiment)[name])(value)
         if about["choices"]:
             one_of(name, value, about["choices"])
-        if about["within"] is not None:
-            between(name, value, *about["within"])
+        within = about["within"] or WITHIN.get(name)
+        if within is not None:
+            between(name, value, *within)
         if name in PARSED:
             PARSED[name](value)
     except ValueError as error:

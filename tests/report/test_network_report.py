@@ -431,6 +431,7 @@ NONSENSE: list[tuple[str, Any]] = [
     ("spec.workers", 10**9),
     ("spec.passes", -1),
     ("spec.epochs", 0),
+    ("spec.test_size", 0),
     ("model_bytes", -4),
     ("model_bytes", None),
     ("steps", 0),
