@@ -31,7 +31,6 @@ def test_descriptors_threads_memory_and_nodes_do_not_grow(
     """
     if engine == "docker":
         request.getfixturevalue("docker")
-    namespaces, shared_memory = network_namespaces(), os.listdir("/dev/shm")
     cpus = ",".join(f"{0.99 - 0.01 * number:.2f}" for number in range(clusters))
     command = [*COMMAND, "--engine", engine, *SMALL, "--cpus", cpus, "--output", str(tmp_path)]
     process = subprocess.Popen([*command, "--quiet", "--no-report"], cwd=PROJECT)
@@ -52,8 +51,6 @@ def test_descriptors_threads_memory_and_nodes_do_not_grow(
     print(f"{engine}, {clusters * RUNS_PER_CLUSTER} runs:", early, late)
     for name, count in early.items():
         assert late[name] <= MORE * count, (name, early, late)
-    assert network_namespaces() <= namespaces
-    assert set(os.listdir("/dev/shm")) <= set(shared_memory)
     assert record_of(process.pid) == []
     assert owned_processes(process.pid) == []
 
