@@ -49,7 +49,7 @@ NOTES = """\
 Most options take a comma-separated list; the runs are all combinations, at most 999, and runs on
 equal nodes share a cluster. Progress and the table go to standard error; a sweep goes on where
 nobody reads them. Exit code: 0 all runs completed, 1 a run failed or the report could not be
-written, 2 a mistake in the flags, 130 interrupted.
+written, 2 a mistake in the flags, 130 Ctrl-C, 143 SIGTERM.
 """
 
 OTHER_FLAGS = {

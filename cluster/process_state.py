@@ -36,3 +36,12 @@ def is_group_frozen(process: int) -> bool:
         if file.exists() and frozen in file.read_text().splitlines():
             return True
     return False
+
+
+def count_memory_kills() -> int:
+    """How many processes this kernel has ended for lack of memory; 0 where it does not tell."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

@@ -180,7 +180,8 @@ class Session:
             return self.summarise(folder, experiment, status, error)
         except (ArithmeticError, LookupError, TypeError, ValueError) as damage:
             if status == "completed":
-                raise RunFailed(f"the nodes' events make no summary: {damage!r}") from damage
+                reason = str(damage) or type(damage).__name__
+                raise RunFailed(f"the nodes' events make no summary: {reason}") from damage
             return Summary(
                 session=folder.session,
                 run=folder.name,

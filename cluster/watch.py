@@ -1,6 +1,7 @@
 """Watch a run until all nodes have ended, or find the node that failed first and why."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
 from cluster.observe.stall import DEADLOCK_S, StallWatch
 from cluster.observe.units import seconds_text
+from cluster.process_state import count_memory_kills
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Boundary, Event, Hello, Notice
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
@@ -25,6 +27,8 @@ REPORTS_S = 3.0
 COMPLAINTS_S = 8.0
 """Where nodes only complain of others, how long a better cause may take to show."""
 LOOK_S = 0.25
+ASK_EVERY_S = 1.0
+"""How often the engine is asked which silent nodes are stopped: with Docker it takes a while."""
 FOLDER_REMOVED = "its run folder was removed while the session ran: nothing of it is kept"
 STACKS_S = 6 * BEAT_S
 """For nodes to find the request for their stacks and to write them."""
@@ -75,7 +79,12 @@ class _RunWatch:
         files = {rank: folder.events_of(name) for rank, name in writers.items()}
         self.nodes = NodeWatch(files, REPORTS_S, most_bytes(experiment))
         self._clock = _Clock()
-        self._liveness = Liveness(self._names, experiment.nodes, self._clock.now)
+        self._liveness = Liveness(
+            self._names, experiment.workers, experiment.nodes, self._clock.now
+        )
+        self._stopped: dict[int, str] = {}
+        self._asked_at = -math.inf
+        self._memory_kills = count_memory_kills()
         self._stall = StallWatch(experiment, self._names, self._clock.now)
         self._addresses = {name: rank for rank, name in enumerate(self._names)}
         self._looked_at = 0.0
@@ -108,6 +117,7 @@ class _RunWatch:
             self._liveness.exits() | exited,
             self.nodes.failures,
             findings=[finding for finding in self._findings if finding.is_final(now)],
+            noticed=self._findings,
             addresses=self._addresses,
         )
         if self._is_over(evidence, now):
@@ -118,8 +128,10 @@ class _RunWatch:
         for rank in running:
             beat = read_heartbeat(self._folder.heartbeat_of(self._names[rank]))
             liveness.note_heartbeat(rank, beat, now)
-        stopped = self._cluster.stopped(liveness.silent(now))
-        before, self._findings = self._findings, liveness.judge(running, stopped, now)
+        if now - self._asked_at >= ASK_EVERY_S:
+            self._asked_at = now
+            self._stopped = self._cluster.stopped(liveness.silent(now))
+        before, self._findings = self._findings, liveness.judge(running, self._stopped, now)
         known = {finding.key for finding in before}
         for finding in self._findings:
             if finding.key not in known:
@@ -162,9 +174,10 @@ class _RunWatch:
             limit = None  # an auxiliary service has none
         else:
             limit = write_memory(per_node)
-        rank, cause = explain(
-            dataclasses.replace(evidence, starved=starved), limit, self._cluster.exit_details
+        evidence = dataclasses.replace(
+            evidence, starved=starved, memory_kill=count_memory_kills() > self._memory_kills
         )
+        rank, cause = explain(evidence, limit, self._cluster.exit_details)
         raise RunFailed(f"{cause}; see {self._folder.log_of(self._names[rank])}")
 
 

@@ -36,6 +36,10 @@ class Evidence:
     """Nodes that the kernel ended for lack of memory."""
     findings: Sequence[Finding] = ()
     """Conditions that have lasted longer than the grace."""
+    noticed: Sequence[Finding] = ()
+    """Those and the ones that have not."""
+    memory_kill: bool = False
+    """Whether the kernel ended some process of this machine for lack of memory meanwhile."""
     addresses: Mapping[str, int] = field(default_factory=dict)
     """Address or name of a node -> its rank."""
 
@@ -67,6 +71,9 @@ def explain(
 ) -> tuple[int, str]:
     """The rank of the node that failed and one sentence; `limit` is a node's memory, in words."""
     rank, cause = _cause(evidence, limit, exit_details)
+    for finding in evidence.noticed:
+        if finding.text not in cause and rank not in finding.ranks:
+            cause += f"; {finding.text}, too"
     others = sorted(set(evidence.failures) - {rank})
     if others and evidence.has_cause:
         first = shortened(evidence.failures[others[0]].message)
@@ -90,7 +97,7 @@ def _cause(
     if evidence.killed:
         rank = evidence.killed[0]
         name = signal.Signals(exits[rank] - 128).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        hint = " (out of memory?)" if name == "SIGKILL" and evidence.memory_kill else ""
         return rank, f"{names[rank]} was ended by {name}{hint}"
     if evidence.findings:
         return evidence.findings[0].ranks[0], "; ".join(f.text for f in evidence.findings)

@@ -22,6 +22,8 @@ GRACE_S = 5.0
 """How long a node may be frozen or out of reach before the run ends."""
 ASK_S = 1.5
 """Without a heartbeat for this long, the host looks at the node's processes."""
+START_S = 3.0
+"""The same for a node that has not had a heartbeat in this run yet."""
 LOST_S = 30.0
 """Without any sign of life for this long, and without a known reason, the run ends."""
 
@@ -64,11 +66,6 @@ class Signs:
     """The last one that it finished."""
 
     @property
-    def where(self) -> str:
-        """The step that it is in, for the end of a sentence."""
-        return f"since step {self.step + 1}" if self.phase == "train" else f"in phase {self.phase}"
-
-    @property
     def cpu_s(self) -> float:
         """CPU time since the last event."""
         used = self.heartbeat.cpu_s if self.heartbeat else 0.0
@@ -78,10 +75,13 @@ class Signs:
 class Liveness:
     """What is known of all nodes of a run that have not ended yet."""
 
-    def __init__(self, names: Sequence[str], nodes: int, now: float) -> None:
-        """`names` by rank; the first `nodes` exchange, the others are auxiliary services."""
-        self._names, self._nodes = names, nodes
-        self.signs = {rank: Signs(event_at=now) for rank in range(len(names))}
+    def __init__(self, names: Sequence[str], workers: int, nodes: int, now: float) -> None:
+        """`names` by rank; the first `nodes` exchange, the others are auxiliary services.
+
+        The first `workers` make steps; a parameter server makes none.
+        """
+        self._names, self._workers, self._nodes = names, workers, nodes
+        self.signs = {rank: Signs(beat_at=now, event_at=now) for rank in range(len(names))}
         self._noticed: dict[tuple[Condition, tuple[int, ...]], float] = {}
         self._unanswered_at = math.inf
 
@@ -99,8 +99,10 @@ class Liveness:
             signs.heartbeat, signs.beat_at = heartbeat, now
 
     def silent(self, now: float) -> list[int]:
-        """Nodes that had a heartbeat and have none now."""
-        return [r for r, s in self.signs.items() if s.heartbeat and now - s.beat_at >= ASK_S]
+        """Nodes without a heartbeat: not any more, or not yet. Auxiliary services have none."""
+        signs = {rank: self.signs[rank] for rank in range(self._nodes)}
+        patience_s = {rank: ASK_S if node.heartbeat else START_S for rank, node in signs.items()}
+        return [rank for rank, node in signs.items() if now - node.beat_at >= patience_s[rank]]
 
     def exits(self) -> dict[int, int]:
         """Exit codes of training processes that failed, by rank, as their nodes say."""
@@ -139,7 +141,7 @@ class Liveness:
             if signs.heartbeat and signs.heartbeat.is_stopped:
                 how = how or "stopped"
             if how:
-                where = f" {signs.where}" if rank < self._nodes else ""
+                where = f" {self._where(rank)}" if rank < self._nodes else ""
                 text = f"{self._names[rank]} is frozen ({how}){where}"
                 yield Finding(Condition.FROZEN, (rank,), text, now)
 
@@ -148,7 +150,7 @@ class Liveness:
             signs = self.signs[rank]
             if signs.heartbeat and signs.heartbeat.link != LinkState.UP:
                 state = "down" if signs.heartbeat.link == LinkState.DOWN else "unplugged (no eth0)"
-                text = f"{self._names[rank]}'s link is {state} {signs.where}"
+                text = f"{self._names[rank]}'s link is {state} {self._where(rank)}"
                 yield Finding(Condition.LINK_DOWN, (rank,), text, now)
 
     def _cut_off(self, running: Sequence[int], now: float) -> Iterator[Finding]:
@@ -162,11 +164,18 @@ class Liveness:
             yield Finding(Condition.CUT_OFF, ranks, text, self._unanswered_at)
 
     def _describe_cut(self, ranks: tuple[int, ...], witnesses: tuple[int, ...]) -> str:
-        names, where = self._list(ranks), self.signs[ranks[0]].where
+        names, where = self._list(ranks), self._where(ranks[0])
         if len(ranks) > 1:
             return f"{names} no longer reach each other {where}, though their links are up"
         reason = f"{self._list(witnesses)} cannot reach it" if witnesses else "no node answers it"
         return f"{names} is cut off {where}: its link is up, but {reason}"
+
+    def _where(self, rank: int) -> str:
+        """The step that it is in, for the end of a sentence; a server is in its workers' step."""
+        phase, step = self.signs[rank].phase, self.signs[rank].step
+        if rank >= self._workers:
+            step = max((self.signs[worker].step for worker in range(self._workers)), default=0)
+        return f"since step {step + 1}" if phase == "train" else f"in phase {phase}"
 
     def _list(self, ranks: Sequence[int]) -> str:
         return list_names([self._names[rank] for rank in ranks])
@@ -175,7 +184,8 @@ class Liveness:
         for rank in running:
             signs = self.signs[rank]
             if signs.heartbeat and now - max(signs.beat_at, signs.event_at) >= LOST_S:
-                text = f"{self._names[rank]} gives no sign of life {signs.where}, for {LOST_S:g} s"
+                where = self._where(rank)
+                text = f"{self._names[rank]} gives no sign of life {where}, for {LOST_S:g} s"
                 yield Finding(Condition.SILENT, (rank,), text, now - GRACE_S)
 
 

@@ -59,6 +59,17 @@ def test_an_error_of_its_own_comes_before_complaints_that_were_written_earlier()
     assert (rank, text.partition(";")[0]) == (1, "node1 ValueError: bad shape")
 
 
+def test_a_second_fault_is_told_after_the_first() -> None:
+    rank, text = explained(exits={1: 137}, noticed=[FROZEN])
+    assert rank == 1
+    assert text == f"node1 was ended by SIGKILL; {FROZEN.text}, too"
+
+
+def test_lack_of_memory_is_suspected_only_where_the_kernel_ended_something_for_it() -> None:
+    assert "memory" not in explained(exits={1: 137})[1]
+    assert "memory" in explained(exits={1: 137}, memory_kill=True)[1]
+
+
 def test_a_complaint_is_its_first_sentence() -> None:
     said = "RuntimeError: Connection closed by peer [10.77.0.3]:41123"
     assert shortened(GLOO) == said

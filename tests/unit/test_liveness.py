@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from cluster.observe.liveness import ASK_S, GRACE_S, LOST_S, Condition, Liveness, find_cuts
+from cluster.observe.liveness import (
+    ASK_S,
+    GRACE_S,
+    LOST_S,
+    START_S,
+    Condition,
+    Liveness,
+    find_cuts,
+)
 from cluster.spec.documents.events import Phase, Step
 from cluster.spec.documents.heartbeat import RECORD_BYTES, Heartbeat, LinkState, read_heartbeat
 from cluster.spec.documents.records import Counters
@@ -21,7 +29,7 @@ WITNESS = {"is_unanswered": True, "reached": 1, "unreachable": [2]}
 
 def training(step: int = 40) -> Liveness:
     """Three nodes that have finished this step at time 0."""
-    liveness = Liveness(NAMES, 3, 0.0)
+    liveness = Liveness(NAMES, 3, 3, 0.0)
     for rank in ALL:
         liveness.note_event(rank, Phase(phase="train", counters=Counters()), 0.0)
         done = Step(step=step, step_s=0.1, data_s=0, compute_s=0, exchange_s=0)
@@ -106,8 +114,27 @@ def test_a_node_that_has_ended_is_not_judged() -> None:
     assert liveness.judge([0, 2], {1: "paused"}, 10.0) == []
 
 
+def test_a_node_that_is_stopped_before_its_first_heartbeat_is_found() -> None:
+    liveness = Liveness(NAMES, 3, 3, 0.0)
+    assert liveness.silent(START_S - 0.1) == []
+    for rank in (0, 2):
+        liveness.note_heartbeat(rank, Heartbeat(beat=1), START_S - 0.1)
+    assert liveness.silent(START_S) == [1]
+    (finding,) = liveness.judge(ALL, {1: "stopped"}, START_S)
+    assert finding.text == "node1 is frozen (stopped) in phase setup"
+
+
+def test_a_frozen_server_is_in_the_step_of_its_workers() -> None:
+    liveness = Liveness([*NAMES, "node3"], 3, 4, 0.0)
+    for rank in range(4):
+        liveness.note_event(rank, Phase(phase="train", counters=Counters()), 0.0)
+    liveness.note_event(1, Step(step=7, step_s=0.1, data_s=0, compute_s=0, exchange_s=0), 0.0)
+    (finding,) = liveness.judge([0, 1, 2, 3], {3: "stopped"}, 10.0)
+    assert finding.text == "node3 is frozen (stopped) since step 8"
+
+
 def test_a_paused_auxiliary_service_is_found_without_a_heartbeat() -> None:
-    liveness = Liveness([*NAMES, "driver"], 3, 0.0)
+    liveness = Liveness([*NAMES, "driver"], 3, 3, 0.0)
     (finding,) = liveness.judge(ALL, {3: "paused"}, 10.0)
     assert finding.text == "driver is frozen (paused)"
 

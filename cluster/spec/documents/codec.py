@@ -86,7 +86,8 @@ class Document:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """NaN and infinity, which JSON does not have, are read as null."""
+    """NaN and infinity, which JSON does not have, are read as null. Bytes are UTF-8."""
+    text = text.decode() if isinstance(text, bytes) else text
     return json.loads(text, parse_constant=lambda _: None)
 
 
