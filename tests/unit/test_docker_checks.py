@@ -79,7 +79,7 @@ def test_hosts_that_are_prepared_for_torchrun_have_no_gpus(
 ) -> None:
     assert measure.main(["--gpu", "--prepare", str(tmp_path / "new")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("measure: gpu does not go with --prepare")
+    assert line.startswith("measure: --gpu does not go with --prepare")
     assert not (tmp_path / "new").exists()
 
 
