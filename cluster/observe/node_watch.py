@@ -50,7 +50,7 @@ class NodeWatch:
         try:
             events = self._readers[rank].read()
         except DocumentError as error:
-            raise RunFailed(f"{path.stem} wrote what is no event: {error}; see {path}") from None
+            raise RunFailed(f"{path.stem} wrote no event log: {error}; see {path}") from None
         for hello in (event for event in events if isinstance(event, Hello)):
             if hello.rank != rank or hello.node not in ("", path.stem):
                 claim = plain_text(f"{hello.node}, rank {hello.rank}", 50)
