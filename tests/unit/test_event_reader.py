@@ -81,16 +81,18 @@ def test_events_before_the_damage_are_given_first(tmp_path: Path) -> None:
 
 def test_a_growing_log_is_read_once_in_pieces_up_to_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "node0.jsonl"
-    reader = EventReader(path, most=10_000_000)
+    line = Notice(t=1.0, text="x" * 90_000).line().encode()
+    reader = EventReader(path, most=100 * len(line))
     assert reader.read() == []
-    line = Notice(t=1.0, text="x" * 700_000).line().encode()
-    path.write_bytes(line * 14 + b"{")
-    assert [len(reader.read()) for _ in range(15)] == [1] * 14 + [0]
+    path.write_bytes(line * 99 + b"{")
+    counts = [len(reader.read()) for _ in range(15)]
+    assert (sum(counts), counts[-1]) == (99, 0)
+    assert max(counts) * len(line) < 2**21
     with path.open("r+b") as file:
-        file.truncate(14 * len(line))
+        file.truncate(99 * len(line))
     with path.open("ab") as file:
-        file.write(line)
-    with pytest.raises(DocumentError, match="more than 10,000,000 bytes"):
+        file.write(line * 2)
+    with pytest.raises(DocumentError, match=f"more than {100 * len(line):,} bytes"):
         reader.read()
 
 
