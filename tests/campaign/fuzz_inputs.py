@@ -38,6 +38,7 @@ from cluster.spec.errors import LONGEST_LINE, SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import STRATEGIES
 from tests.campaign.fuzz import command_line, mutated_file
+from tests.peak_memory import peak_bytes
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANG_S = 20
@@ -83,7 +84,7 @@ def main(kind: str, tries: str, seed: str = "1") -> int:
                 _try(attempt, outcome)
         if made := list(Path(folder).iterdir()):
             outcome.failures.append(f"made {made}")
-    outcome.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    outcome.peak_mb = peak_bytes() / 2**20
     outcome.seconds = time.monotonic() - start
     print(json.dumps(dataclasses.asdict(outcome)))
     return 0

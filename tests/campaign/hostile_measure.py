@@ -6,7 +6,6 @@ memory that this process had, in MB.
 """
 
 import os
-import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from cluster import measure
 from cluster.containers import cluster as containers
 from cluster.containers import compose_file
 from cluster.namespaces import cluster as namespaces
+from tests.peak_memory import peak_bytes
 
 NODE = Path(__file__).with_name("hostile_node.py")
 IN_CONTAINER = "/hostile/node.py"
@@ -38,7 +38,7 @@ def main() -> int:
         patch.object(containers, "recording_document", recording_document),
     ):
         code = measure.main(sys.argv[2:])
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, file=sys.stderr)
+    print(peak_bytes() / 1e6, file=sys.stderr)
     return code
 
 

@@ -28,6 +28,7 @@ from analysis.tables.load import load_runs
 from cluster.spec.documents.codec import LARGEST
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.campaign.fuzz import mutated_file
+from tests.peak_memory import peak_bytes
 
 PROJECT = Path(__file__).resolve().parents[2]
 DATA = PROJECT / "tests" / "data"
@@ -130,11 +131,11 @@ def report(session: Path, output: Path) -> Reported:
 def _await(process: subprocess.Popen[bytes]) -> int:
     """Its peak memory."""
     deadline = time.monotonic() + PATIENCE_S
+    peak = 0
     while True:
-        done, status, used = os.wait4(process.pid, os.WNOHANG)
-        if done:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return 1024 * used.ru_maxrss
+        if process.poll() is not None:
+            return peak
+        peak = max(peak, peak_bytes(process.pid))
         if time.monotonic() > deadline:
             process.kill()
             raise AssertionError(f"no report after {PATIENCE_S} s")

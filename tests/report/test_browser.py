@@ -274,7 +274,7 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
     assert "Accuracy against bytes sent in training" in paths[0].read_text()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     lines = paths[2].read_text().splitlines()
-    assert lines[0] == 'series,"sent in training, all nodes (MB)",accuracy (%)'
+    assert lines[0] == 'series,"payload sent in training, all nodes (MB)",accuracy (%)'
     assert len(lines) > 10
     assert {line.count(",") for line in lines if '"' not in line} <= {2}
 

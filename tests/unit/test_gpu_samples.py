@@ -270,7 +270,7 @@ def test_beside_runs_on_cpus_it_has_no_bytes_either(run_on_gpus: RunFolder, tmp_
     page = (output / "report.html").read_text()
     assert 'id="accuracy-against-bytes"' in page
     with (output / "tables" / "target.csv").open() as file:
-        sent = {row["configuration"]: row["sent_bytes"] for row in csv.DictReader(file)}
+        sent = {row["configuration"]: row["payload_bytes"] for row in csv.DictReader(file)}
     assert "" in sent.values()
     assert len([size for size in sent.values() if size]) > 1
 

@@ -73,7 +73,8 @@ def test_a_set_up_that_fails_says_why_in_one_line() -> None:
     with pytest.raises(EngineUnavailable) as caught:
         environment._set_up("horse", said.append)
     assert str(caught.value) == (
-        "launcher horse: unknown kind of environment 'horse': give run, test, horovod or spark"
+        "launcher horse: unknown kind of environment 'horse':"
+        " give run, test, horovod, spark or export"
     )
     assert len(said) == 1
 
