@@ -43,20 +43,23 @@ def retransmitted(log: NodeLog, phase: str) -> int | None:
 
 
 def enclosing(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:
-    """Of each source's readings of each node: the last before `start`, the first after `end`, all
-    between.
+    """Of each source's readings of each node: the last before `start`, the first that began after
+    `end`, all between.
 
     A launcher has control traffic on the same interfaces before its workers begin and after they
-    end.
+    end. A reading has the time at which it was complete; with Docker it may take long, and began
+    after the one before it.
     """
     first: dict[tuple[str, str], float] = {}
     last: dict[tuple[str, str], float] = {}
+    previous: dict[tuple[str, str], float] = {}
     for sample in samples:
         series = (sample.source, sample.node)
         if sample.t <= start or series not in first:
             first[series] = sample.t
-        if sample.t >= end:
+        if previous.get(series, -math.inf) >= end:
             last.setdefault(series, sample.t)
+        previous[series] = sample.t
     return [
         sample
         for sample in samples
