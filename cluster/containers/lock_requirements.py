@@ -5,11 +5,13 @@ of the base image (3.11). It resolves each list with pip and writes docker/requi
 for docker/Dockerfile, which installs them with --require-hashes. They name the Linux wheels of each
 version, for x86-64 and arm64; its source release where there is none.
 
-Needs PyPI and PyTorch's CPU index. Where the latter cannot be reached, torch itself must be in
-$PIP_FIND_LINKS, and its hashes are kept as they are.
+Needs pip's own variables: $PIP_INDEX_URL, the package index, and $PIP_EXTRA_INDEX_URL, PyTorch's
+CPU index. Where the latter cannot be reached, torch itself must be in $PIP_FIND_LINKS, and its
+hashes are kept as they are.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from urllib.parse import unquote
 from cluster import PROJECT
 
 DOCKER = PROJECT / "docker"
-PYPI, PYTORCH = "https://pypi.org/simple", "https://download.pytorch.org/whl/cpu"
+INDEX, PYTORCH = "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"
 LISTS = {
     "torch": ("requirements-torch.txt",),
     "worker": ("requirements-worker.txt",),
@@ -38,6 +40,8 @@ TIMEOUT_S = 30
 
 
 def main() -> int:
+    if missing := [name for name in (INDEX, PYTORCH) if not os.environ.get(name)]:
+        sys.exit(f"lock_requirements: set {' and '.join(missing)} to the addresses of the indexes")
     for name, (source, *options) in LISTS.items():
         target = DOCKER / f"requirements-{name}-locked.txt"
         before = target.read_text() if target.exists() else ""
@@ -50,7 +54,7 @@ def main() -> int:
 def resolve(source: Path, options: list[str]) -> list[tuple[str, str]]:
     """Names and versions of all packages that pip would install."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += ["--extra-index-url", PYTORCH, "--retries", "0", "--report", "-"]
+    command += ["--retries", "0", "--report", "-"]
     command += [*options, "--requirement", str(source)]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     found = (package["metadata"] for package in report["install"])
@@ -59,7 +63,7 @@ def resolve(source: Path, options: list[str]) -> list[tuple[str, str]]:
 
 def locked(name: str, version: str, before: str) -> str:
     """The lines of one package."""
-    index = PYTORCH if "+" in version else PYPI
+    index = os.environ[PYTORCH if "+" in version else INDEX].rstrip("/")
     try:
         hashes = index_hashes(index, name, version)
     except OSError as error:
