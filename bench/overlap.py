@@ -12,7 +12,7 @@ import argparse
 from analysis.theory import predicted_bytes as theory
 from bench.session import add_engine, known, measure, sizes
 from bench.table import Table
-from cluster.spec.message_schedules import Setting
+from cluster.spec.schedules.messages import Setting
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64
 DDP_BUCKETS = "0.1,0.25,0.5,1,2,5"

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from cluster import cgroups, environment
+from cluster import environment
 from cluster.containers import checks
 from cluster.engine import AUTO, ENGINES, EngineUnavailable, engine_names
+from cluster.host import cgroups
 from cluster.links import kernel_support
 from cluster.namespaces.engine import link_modules
 

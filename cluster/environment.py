@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import EngineUnavailable
-from cluster.ownership import tied
+from cluster.host.ownership import tied
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.run_folder import write_at_once

@@ -15,11 +15,11 @@ from cluster.observe.units import option_text
 from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser, argument, parse_path
-from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
+from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import STRATEGIES
 
 GROUPS = {

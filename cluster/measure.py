@@ -14,9 +14,10 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from analysis.summary.summarise import summarise
-from cluster import environment, hosts, interruption, leftovers, output, ownership, plan, presets
+from cluster import environment, hosts, output, plan, presets
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import as_typed, make_parser
+from cluster.host import interruption, leftovers, ownership
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.observe.units import bytes_text
 from cluster.session import Session

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import EngineError
+from cluster.host.ownership import tied
 from cluster.observe.progress import say_if_slow
-from cluster.ownership import tied
 from cluster.spec.documents.run_folder import new_session
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError

@@ -17,13 +17,13 @@ from typing import Any
 
 from cluster import presets
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.consensus import choose_schedule
 from cluster.spec.errors import SpecError, between
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value, no_passes
 from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
+from cluster.spec.schedules.consensus import choose_schedule
 from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
 
 YES_NO = {"yes": True, "no": False}

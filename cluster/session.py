@@ -15,8 +15,8 @@ from cluster.engine import (
 )
 from cluster.gpu.nvml import open_nvml
 from cluster.gpu.samples import GpuCollector, gpus_by_node
+from cluster.host.node_folders import NodeFolders
 from cluster.links.findings import burst_warning, verdict, with_statistics
-from cluster.node_folders import NodeFolders
 from cluster.observe.collector import Collector
 from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.engine import Cluster
+from cluster.host.process_state import count_memory_kills
 from cluster.observe.cause import Evidence, explain
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
 from cluster.observe.stall import DEADLOCK_S, StallWatch
 from cluster.observe.units import seconds_text
-from cluster.process_state import count_memory_kills
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Boundary, Event, Hello, Notice
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat

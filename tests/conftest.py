@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -14,6 +15,9 @@ import pytest
 from cluster.containers import engine
 from cluster.engine import EngineUnavailable
 from tests.browser import close_chromium
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, however long a busy machine takes over one: no test fails by chance.
 hypothesis.settings.register_profile(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.ownership import PREFIX, VARIABLE
+from cluster.host.ownership import PREFIX, VARIABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 500

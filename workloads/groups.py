@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from cluster.spec.command_line import Parser, run
-from cluster.spec.consensus import (
+from cluster.spec.schedules.consensus import (
     HORIZON,
     SCHEDULE_CHOICES,
     Plan,
@@ -13,7 +13,7 @@ from cluster.spec.consensus import (
     count_text,
     plan,
 )
-from cluster.spec.schedules import SCHEDULES, Partition, groups, period
+from cluster.spec.schedules.pairwise import SCHEDULES, Partition, groups, period
 
 
 def _parser() -> Parser:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import rounds_of
 from cluster.spec.documents.events import Step
-from cluster.spec.message_schedules import Message, each_message
+from cluster.spec.schedules.messages import Message, each_message
 from cluster.spec.strategies import messages
 
 MOST_MESSAGES = 20_000

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 from analysis.theory.critical_path import busiest_bytes, leaves, path_bytes
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict
-from cluster.spec.message_schedules import Setting, step_count
+from cluster.spec.schedules.messages import Setting, step_count
 from cluster.spec.strategies import STRATEGIES, facts_of
 
 TIME_TERMS = ("message_s", "wire", "byte_s", "fill")

@@ -14,7 +14,7 @@ from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Step
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
-from cluster.spec.message_schedules import Setting
+from cluster.spec.schedules.messages import Setting
 
 
 @dataclass(frozen=True)

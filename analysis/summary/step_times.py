@@ -17,12 +17,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from cluster.spec.consensus import resolve
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.documents.summary import NodeSeconds
 from cluster.spec.experiment import Experiment
-from cluster.spec.schedules import Partition, cycle_length, groups
+from cluster.spec.schedules.consensus import resolve
+from cluster.spec.schedules.pairwise import Partition, cycle_length, groups
 
 Steps = Sequence[Step]
 """One node's steps, in order."""

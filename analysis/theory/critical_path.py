@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from analysis.theory.predicted_bytes import ByRank
-from cluster.spec.message_schedules import Amount, Message, Messages, Setting, each_message
+from cluster.spec.schedules.messages import Amount, Message, Messages, Setting, each_message
 from cluster.spec.strategies import facts_of
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
-from cluster.spec.message_schedules import Flow, MessageSchedule, Setting, broadcast_of_buffers
+from cluster.spec.schedules.messages import Flow, MessageSchedule, Setting, broadcast_of_buffers
 from cluster.spec.strategies import facts_of
 
 WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES

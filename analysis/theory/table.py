@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from analysis.theory.predicted_bytes import Prediction, lower_bound_s, predict
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument
-from cluster.spec.consensus import resolve
 from cluster.spec.links import parse_link, parse_links
-from cluster.spec.message_schedules import Setting
 from cluster.spec.options import COMPRESSIONS
 from cluster.spec.quantities import parse_size
-from cluster.spec.schedules import SCHEDULES, period
+from cluster.spec.schedules.consensus import resolve
+from cluster.spec.schedules.messages import Setting
+from cluster.spec.schedules.pairwise import SCHEDULES, period
 from cluster.spec.strategies import BUFFERS, STRATEGIES
 
 MOST_ROUNDS = 10_000

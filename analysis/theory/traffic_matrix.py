@@ -5,8 +5,8 @@ Rows send, columns receive: row sums are the bytes that a rank sends, column sum
 
 from collections import Counter
 
-from cluster.spec.message_schedules import Amount, Setting
-from cluster.spec.schedules import period
+from cluster.spec.schedules.messages import Amount, Setting
+from cluster.spec.schedules.pairwise import period
 from cluster.spec.strategies import facts_of, messages
 
 Matrix = list[list[float]]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from cluster.cgroups import check_swap
 from cluster.containers.projects import client
 from cluster.engine import EngineUnavailable, check_limits
+from cluster.host.cgroups import check_swap
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import yaml
 
-from cluster import interruption
 from cluster.containers.compose_file import (
     REFERENCE,
     path_in_node,
@@ -23,9 +22,10 @@ from cluster.containers.compose_file import (
 )
 from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, down
 from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
+from cluster.host import interruption
+from cluster.host.ownership import VARIABLE, Kind, Owner, record, tied
+from cluster.host.process_state import FROZEN, STOPPED, STOPPED_STATES, is_group_frozen
 from cluster.links import setup
-from cluster.ownership import VARIABLE, Kind, Owner, record, tied
-from cluster.process_state import FROZEN, STOPPED, STOPPED_STATES, is_group_frozen
 from cluster.spec import clock
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters, total

@@ -17,8 +17,8 @@ from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import SESSION_LABEL, compose_document
 from cluster.containers.projects import client, down, projects, remove_ended
 from cluster.engine import ClusterPlan, Engine, largest_launcher
+from cluster.host.ownership import Kind, record
 from cluster.links import kernel_support
-from cluster.ownership import Kind, record
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment

@@ -5,7 +5,7 @@ import subprocess
 from typing import Any
 
 from cluster.containers.compose_file import OWNER_LABEL
-from cluster.ownership import Owner
+from cluster.host.ownership import Owner
 
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"

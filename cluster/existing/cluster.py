@@ -19,9 +19,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Self
 
-from cluster import PROJECT, interruption
+from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
-from cluster.ownership import scratch_folder
+from cluster.host import interruption
+from cluster.host.ownership import scratch_folder
 from cluster.spec import clock
 from cluster.spec.documents.links import MeasuredLink
 

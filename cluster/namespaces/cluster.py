@@ -14,10 +14,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Self
 
-from cluster import PROJECT, cgroups, interruption
+from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
+from cluster.host import cgroups, interruption
+from cluster.host.ownership import tied
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
-from cluster.ownership import tied
 from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev

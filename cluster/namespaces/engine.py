@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from cluster import cgroups, environment
+from cluster import environment
 from cluster.engine import (
     ClusterPlan,
     Engine,
@@ -20,6 +20,7 @@ from cluster.engine import (
     largest_launcher,
     needs_containers,
 )
+from cluster.host import cgroups
 from cluster.links import kernel_support
 from cluster.namespaces.cluster import (
     NetnsCluster,

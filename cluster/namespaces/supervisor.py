@@ -19,9 +19,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cluster.host.process_state import how_stopped
 from cluster.namespaces import isolation, links, network
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
-from cluster.process_state import how_stopped
 from cluster.spec.documents.links import LinkStatistics
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name

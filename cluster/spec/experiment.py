@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from cluster.spec import experiment_checks
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
@@ -22,6 +21,7 @@ from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import COMPRESSIONS, LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.quantities import parse_memory
+from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 MAX_WORKERS = 256

@@ -11,9 +11,9 @@ model, M + B; broadcast, they go down a binomial tree from worker 0 after the ex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cluster.spec import message_schedules
 from cluster.spec.errors import one_of
-from cluster.spec.message_schedules import Messages, MessageSchedule, Setting, step_count
+from cluster.spec.schedules import messages as schedules
+from cluster.spec.schedules.messages import Messages, MessageSchedule, Setting, step_count
 
 AVERAGES = ("gradients", "parameters")
 REDUCTIONS = ("mean", "sum")
@@ -79,7 +79,7 @@ EXCHANGE_OPTIONS = (
 STRATEGIES: dict[str, StrategyFacts] = {
     "single": StrategyFacts(
         summary="one worker, no exchange: the baseline",
-        messages=message_schedules.nothing,
+        messages=schedules.nothing,
         colour="#7d848c",
         exchanges=False,
         buffers="local",
@@ -88,23 +88,23 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "allreduce": StrategyFacts(
         summary="ring all-reduce of the gradients",
-        messages=message_schedules.all_reduce,
+        messages=schedules.all_reduce,
         colour="#2f7ed8",
     ),
     "ring": StrategyFacts(
         summary="the same ring written out with send and receive, for teaching",
-        messages=message_schedules.ring,
+        messages=schedules.ring,
         colour="#1797a6",
     ),
     "allgather": StrategyFacts(
         summary="everyone gets every gradient and averages for itself",
-        messages=message_schedules.all_gather,
+        messages=schedules.all_gather,
         colour="#d64545",
         collective="all-gather",
     ),
     "gather-scatter": StrategyFacts(
         summary="gather to a root, average there, send the mean back",
-        messages=message_schedules.gather_scatter,
+        messages=schedules.gather_scatter,
         colour="#d9730d",
         centre="root",
         leaf="leaf",
@@ -112,7 +112,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "reduce-broadcast": StrategyFacts(
         summary="sums go up a tree to a root, the mean comes down",
-        messages=message_schedules.reduce_broadcast,
+        messages=schedules.reduce_broadcast,
         colour="#a08300",
         centre="root",
         leaf="leaf",
@@ -120,7 +120,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "parameter-server": StrategyFacts(
         summary="a node of its own holds the model; workers push gradients and pull parameters",
-        messages=message_schedules.parameter_server,
+        messages=schedules.parameter_server,
         colour="#8b6cd9",
         has_server=True,
         centre="server",
@@ -131,7 +131,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "ddp": StrategyFacts(
         summary="torch's DistributedDataParallel: all-reduce during backward, the baseline",
-        messages=message_schedules.all_reduce,
+        messages=schedules.all_reduce,
         colour="#1f9d6b",
         averages=("gradients",),
         overlaps_backward=True,
@@ -145,7 +145,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "pairwise": StrategyFacts(
         summary="groups of passes+1 neighbours average their parameters after a local update",
-        messages=message_schedules.groups_of_neighbours,
+        messages=schedules.groups_of_neighbours,
         colour="#c2417c",
         averages=("parameters",),
         has_passes=True,
@@ -157,7 +157,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
     "local-sgd": StrategyFacts(
         summary="all-reduce of the parameters every few local steps",
-        messages=message_schedules.all_reduce,
+        messages=schedules.all_reduce,
         colour="#5f8f1f",
         averages=("parameters",),
         local_steps=8,
@@ -181,7 +181,7 @@ def messages(strategy: str, index: int, setting: Setting) -> Messages:
     exchange = facts.messages(index, setting)
     if not facts.exchanges:
         return exchange
-    return exchange + message_schedules.broadcast_of_buffers(setting, step_count(exchange))
+    return exchange + schedules.broadcast_of_buffers(setting, step_count(exchange))
 
 
 def own_defaults(strategy: str) -> dict[str, object]:

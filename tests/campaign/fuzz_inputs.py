@@ -30,9 +30,10 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from bench.__main__ import make_parser as bench_parser
-from cluster import doctor, environment, hosts, leftovers, measure, plan, presets
+from cluster import doctor, environment, hosts, measure, plan, presets
 from cluster.engine import EngineRow, engine_names
 from cluster.flags import make_parser
+from cluster.host import leftovers
 from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.errors import LONGEST_LINE, SpecError
 from cluster.spec.experiment import Experiment

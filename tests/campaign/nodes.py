@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cluster.cgroups import ROOT
 from cluster.containers.compose_file import REFERENCE, SESSION_LABEL
 from cluster.containers.projects import SERVICE_LABEL, client
+from cluster.host.cgroups import ROOT
 from tests.measuring import gone, processes_of, worker_processes
 
 HOG = """

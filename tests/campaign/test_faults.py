@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import cgroups
 from cluster.engine import EngineUnavailable
+from cluster.host import cgroups
 from tests import laws
 from tests.campaign import faults
 from tests.campaign.nodes import NetnsNodes, kill_reference

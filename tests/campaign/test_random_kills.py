@@ -12,7 +12,7 @@ from statistics import median
 
 import pytest
 
-from cluster import cgroups
+from cluster.host import cgroups
 from tests.docker.test_docker_runs import leftovers
 from tests.measuring import COMMAND, PROJECT, gone, owned_processes, record_of
 

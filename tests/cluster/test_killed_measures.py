@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import cgroups
+from cluster.host import cgroups
 from tests import laws
 from tests.measuring import (
     COMMAND,

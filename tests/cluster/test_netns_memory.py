@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import cgroups
 from cluster.engine import EngineUnavailable
+from cluster.host import cgroups
 from tests import laws
 from tests.measuring import await_steps, finish, measure, one, start
 

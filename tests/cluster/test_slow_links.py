@@ -14,7 +14,7 @@ import pytest
 from analysis.summary.node_log import read_logs
 from analysis.summary.step_times import periodic_median
 from cluster.spec.documents.run_folder import RunFolder, find_runs
-from cluster.spec.schedules import group_of, groups
+from cluster.spec.schedules.pairwise import group_of, groups
 from tests import laws
 from tests.measuring import measure
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cgroups import find_parents, settings
+from cluster.host.cgroups import find_parents, settings
 
 V1 = """\
 12:memory:/user/someone

@@ -21,9 +21,9 @@ from cluster import presets
 from cluster.flags import make_parser
 from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
-from cluster.spec.consensus import SCHEDULE_CHOICES
 from cluster.spec.documents import summary
 from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import STRATEGIES
 from tests import documentation
 from tests.documentation import PROJECT, Command

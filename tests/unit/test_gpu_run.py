@@ -20,12 +20,12 @@ from cluster.gpu.collector import Nodes, watch
 from cluster.gpu.node import devices, find_rank
 from cluster.gpu.plan import make_plan, prepare
 from cluster.gpu.session import Plan, current_session, open_session, planned_run, read_plan
-from cluster.spec.consensus import choose_schedule
 from cluster.spec.documents.events import End, Event, Failure, Hello
 from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
+from cluster.spec.schedules.consensus import choose_schedule
 
 END = End(counters=Counters())
 FAR = 1_000_000 + os.getpid()

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.spec.consensus import available, choose_schedule, plan
-from cluster.spec.schedules import SCHEDULES, Partition, cycle_length, group_of, groups, period
+from cluster.spec.schedules.consensus import available, choose_schedule, plan
+from cluster.spec.schedules.pairwise import (
+    SCHEDULES,
+    Partition,
+    cycle_length,
+    group_of,
+    groups,
+    period,
+)
 from workloads.groups import main
 
 SMALL = [(workers, schedule) for workers in range(2, 18) for schedule in SCHEDULES]
@@ -328,7 +335,9 @@ def test_random_groups_differ_by_round_and_by_seed() -> None:
 
 
 def test_random_groups_are_the_same_in_every_process() -> None:
-    program = "from cluster.spec.schedules import groups; print(groups(3, 9, 2, 'random', 4))"
+    program = (
+        "from cluster.spec.schedules.pairwise import groups; print(groups(3, 9, 2, 'random', 4))"
+    )
     printed = {
         subprocess.run(
             [sys.executable, "-c", program],

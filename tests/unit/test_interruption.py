@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import interruption
-from cluster.interruption import NUMBERS, Interrupted
+from cluster.host import interruption
+from cluster.host.interruption import NUMBERS, Interrupted
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.theory.critical_path import path_bytes
-from cluster.spec.message_schedules import (
+from cluster.spec.schedules.messages import (
     Amount,
     Flow,
     Message,
@@ -17,7 +17,7 @@ from cluster.spec.message_schedules import (
     each_message,
     step_count,
 )
-from cluster.spec.schedules import SCHEDULES
+from cluster.spec.schedules.pairwise import SCHEDULES
 from cluster.spec.strategies import STRATEGIES, facts_of, messages
 
 SIZE = 840

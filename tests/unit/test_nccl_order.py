@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cluster.spec.experiment import Experiment
-from cluster.spec.schedules import groups
+from cluster.spec.schedules.pairwise import groups
 from tests.unit.test_strategies import values
 from workloads.comm import messages
 from workloads.comm.codecs import compressed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.engine import EngineUnavailable
-from cluster.node_folders import NodeFolders
+from cluster.host.node_folders import NodeFolders
 from cluster.observe.node_watch import RunFailed
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import RunFolder, new_session

@@ -12,13 +12,21 @@ from typing import Any
 
 import pytest
 
-from cluster import leftovers, ownership
-from cluster.ownership import VARIABLE, Kind, Owner, all_belongings, record, scratch_folder, tied
+from cluster.host import leftovers, ownership
+from cluster.host.ownership import (
+    VARIABLE,
+    Kind,
+    Owner,
+    all_belongings,
+    record,
+    scratch_folder,
+    tied,
+)
 from tests.measuring import gone
 
 pytestmark = pytest.mark.usefixtures("own_temporary_files")
 OWNER = (
-    "import cluster.ownership as o, os; o.record(o.Kind.SESSION, {!r}); print(o.Owner.current())"
+    "import cluster.host.ownership as o; o.record(o.Kind.SESSION, {!r}); print(o.Owner.current())"
 )
 
 
@@ -120,7 +128,7 @@ def test_a_folder_that_is_not_ours_is_not_believed(tmp_path: Path) -> None:
 def test_a_command_ends_with_the_process_that_started_it() -> None:
     """Killed, so that it cannot end the command itself."""
     code = (
-        "import subprocess, os, signal, sys; from cluster.ownership import tied;"
+        "import subprocess, os, signal, sys; from cluster.host.ownership import tied;"
         "print(subprocess.Popen(tied(['sleep', '600'])).pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

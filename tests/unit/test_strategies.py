@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cluster.spec.consensus import plan
 from cluster.spec.experiment import Experiment
-from cluster.spec.schedules import groups
+from cluster.spec.schedules.consensus import plan
+from cluster.spec.schedules.pairwise import groups
 from tests.loopback import on_workers
 from workloads.comm.codecs import compressed, wire_bytes
 from workloads.comm.flat import FlatModel

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.theory.predicted_bytes import predict
 from analysis.theory.traffic_matrix import matrix
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.message_schedules import Setting
+from cluster.spec.schedules.messages import Setting
 from cluster.spec.strategies import BUFFERS, STRATEGIES
 
 SIZE = 1200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from cluster.spec.experiment import Experiment
-from cluster.spec.schedules import group_of
+from cluster.spec.schedules.pairwise import group_of
 
 
 @dataclass(frozen=True, slots=True)

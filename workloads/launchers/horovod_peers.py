@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from cluster.spec.documents.events import Idle
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.experiment import Experiment
-from cluster.spec.schedules import groups
+from cluster.spec.schedules.pairwise import groups
 from workloads.comm.buckets import MIB
 from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger

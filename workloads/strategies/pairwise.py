@@ -1,8 +1,9 @@
 """pairwise: after a local update, groups of P+1 workers (--passes P) average their parameters.
 
 Bytes sent per round by a member of a group of g = P+1 workers: 2(g-1)/g M, which is M in a pair.
-Groups change from round to round (cluster/spec/schedules.py), so updates spread to all workers. P =
-1 is iterative pairwise averaging (gossip); P >= N-1 is an all-reduce of the parameters.
+Groups change from round to round (cluster/spec/schedules/pairwise.py), so updates spread to all
+workers. P = 1 is iterative pairwise averaging (gossip); P >= N-1 is an all-reduce of the
+parameters.
 """
 
 import torch.distributed as dist

@@ -15,7 +15,7 @@ from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
-from cluster.spec.message_schedules import Setting
+from cluster.spec.schedules.messages import Setting
 from cluster.spec.strategies import facts_of
 
 MOST_NODES = 48

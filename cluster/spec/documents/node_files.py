@@ -1,7 +1,7 @@
 """The files that a node writes in a run, and how others read them. Standard library only.
 
 The host creates them in the run folder. Where an engine makes the nodes, a node writes through hard
-links in a folder of its own (cluster/node_folders.py), so nothing that it does to these names
+links in a folder of its own (cluster/host/node_folders.py), so nothing that it does to these names
 changes what the host opens. What a node writes is read here alone: bounded, and as a regular file.
 """
 

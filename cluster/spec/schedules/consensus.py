@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.spec.schedules import (
+from cluster.spec.schedules.pairwise import (
     SCHEDULES,
     Partition,
     check,

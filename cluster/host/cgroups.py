@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.engine import EngineError, EngineUnavailable
-from cluster.ownership import Kind, record
+from cluster.host.ownership import Kind, record
 
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000

@@ -2,7 +2,8 @@
 
 A measure that is killed cannot clean up. Each one has a folder among the temporary files, named
 after its process, with a record of what it has made elsewhere; every process that it starts
-carries the same name in its environment. cluster/leftovers.py removes what ended owners have left.
+carries the same name in its environment. cluster/host/leftovers.py removes what ended owners
+have left.
 """
 
 import atexit

@@ -31,8 +31,8 @@ from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
 
-from cluster.spec.consensus import resolve
-from cluster.spec.schedules import EVERY_ROUND, Partition, Repeat, groups, repeat
+from cluster.spec.schedules.consensus import resolve
+from cluster.spec.schedules.pairwise import EVERY_ROUND, Partition, Repeat, groups, repeat
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
     python3 -m workloads.groups --workers 6 --passes 2     shows every schedule, and what auto takes
 
 A round cuts the N workers into groups of at most P+1 (P = passes) and every group replaces its
-members' values by the group's mean. How fast that mixes is worked out in cluster/spec/consensus.py.
+members' values by the group's mean. How fast that mixes is worked out in consensus.py.
 """
 
 import itertools

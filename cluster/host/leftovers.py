@@ -7,10 +7,10 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster import cgroups, node_folders
 from cluster.containers import image
 from cluster.containers.projects import client, remove_ended
-from cluster.ownership import VARIABLE, Belongings, Kind, Owner, all_belongings
+from cluster.host import cgroups, node_folders
+from cluster.host.ownership import VARIABLE, Belongings, Kind, Owner, all_belongings
 
 Say = Callable[[str], None]
 

@@ -1,0 +1,1 @@
+"""Schedules: the groups of pairwise, the messages of every strategy, and how fast workers agree."""
