@@ -26,7 +26,8 @@ from tests.measuring import gone
 
 pytestmark = pytest.mark.usefixtures("own_temporary_files")
 OWNER = (
-    "import cluster.host.ownership as o; o.record(o.Kind.SESSION, {!r}); print(o.Owner.current())"
+    "import os, cluster.host.ownership as o;"
+    "o.record(o.Kind.SESSION, {!r}); print(o.Owner.current())"
 )
 
 
