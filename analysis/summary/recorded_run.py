@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from analysis.summary import control_traffic, counters
+from analysis.summary import control_traffic, counters, traffic_matrix
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
@@ -62,8 +62,15 @@ class RecordedRun:
 
     @cached_property
     def retransmitted(self) -> list[int | None]:
-        """By rank, bytes that TCP sent again in training."""
-        return [counters.retransmitted(log, "train") for log in self.logs]
+        """By rank, bytes that crossed the wire more than once in training, at most.
+
+        TCP also counts what the node's own full queue dropped, which its interface never saw: so
+        it is at most what the interface counted beyond what the connections carried.
+        """
+        return [
+            _crossed_again(log, node["train"].sent_payload)
+            for log, node in zip(self.logs, self.phases, strict=True)
+        ]
 
     @cached_property
     def finished_epochs(self) -> int:
@@ -90,3 +97,14 @@ class RecordedRun:
     def predict(self, hello: Hello, rounds: int) -> theory.Prediction:
         """Bytes of a round, mean over these rounds."""
         return theory.predict(self.experiment.strategy, self.setting(hello), max(rounds, 1))
+
+
+def _crossed_again(log: NodeLog, payload: int) -> int | None:
+    again = counters.retransmitted(log, "train")
+    spans = log.spans("train")
+    if again is None or any(end.connections is None for span in spans for end in span):
+        return again
+    carried = traffic_matrix.carried(spans)
+    if carried.closed:
+        return again
+    return min(again, max(payload - sum(carried.sent.values()), 0))

@@ -104,11 +104,7 @@ def per_step(run: RecordedRun) -> summary.PerStep:
 
 
 def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
-    """None where connections were not counted, and where nothing is exchanged.
-
-    On a slow link the interfaces count more than the pairs: of what is sent again, the link's own
-    queue drops a part before it is counted as such.
-    """
+    """None where connections were not counted, and where nothing is exchanged."""
     epochs, hello = run.finished_epochs, run.hello
     control = [None if control is None else control.train_bytes for control in run.control]
     found = traffic_matrix.measure(run.logs, epochs, control)

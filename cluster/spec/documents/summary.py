@@ -92,7 +92,8 @@ class PerStep(Document):
     above 1 is protocol framing and what TCP sent again. Null where nothing is predicted, and where
     GPUs exchanged past the interfaces that are counted."""
     retransmitted_mean_bytes: float | None = None
-    """Of the measured payload, what TCP sent again, mean over workers."""
+    """Of the measured payload, what crossed the wire again (retransmitted by TCP, without what the
+    node's own queue dropped before it left) at most, mean over workers."""
     retransmitted_by_busiest_bytes: float | None = None
     """The same for the busiest node."""
 
