@@ -75,6 +75,9 @@ OTHER_FLAGS = {
     },
     "output": {
         "--output FOLDER": "where run folders go (default: runs)",
+        "--dry-run": "list the runs and the time they take, and exit",
+        "--resume FOLDER": "finish an interrupted or killed session, such as runs/SESSION: its"
+        " completed runs are kept, all others are run anew",
         "--prepare FOLDER": "train nothing: write the run's folder and print the commands for your"
         " own hosts (torchrun)",
         "--quiet": "no progress, only the table",

@@ -4,21 +4,46 @@ The hosts then need nothing of this machine: each worker writes its events on it
 `python3 -m analysis.summary` makes the summary when they have been copied together.
 """
 
+import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cluster import PROJECT
 from cluster.engine import refuse_limits
+from cluster.environment import describe
+from cluster.plan import settle
 from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError
-from cluster.spec.experiment import Experiment
+from cluster.spec.experiment import EXISTING, Experiment
 
 PORT = 29500
+
+
+def prepare_hosts(
+    args: argparse.Namespace,
+    command: list[str],
+    experiments: list[Experiment],
+    say: Callable[[str], None],
+) -> int:
+    """--prepare: write the run's folder, and print what to type on the user's own hosts."""
+    for flag in ("engine", "spark_master", "data_dir"):
+        if getattr(args, flag) is not None:
+            raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
+    for flag in ("json", "no_report", "dry_run"):
+        if getattr(args, flag):
+            raise SpecError(
+                f"{flag} does not go with --prepare, which trains nothing; leave it out"
+            )
+    check(experiments, args.prepare)
+    (experiment,) = settle(experiments, EXISTING, say)
+    about = describe(command, {"name": EXISTING})
+    print(instructions(experiment, prepare(experiment, args.prepare, about)))
+    return 0
 
 
 def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:

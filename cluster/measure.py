@@ -5,6 +5,7 @@ files, pretrained models, the summary) to the session. It never imports torch.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -13,18 +14,20 @@ from pathlib import Path
 if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may get lost in an import
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from analysis.predict.step_time import step_time
 from analysis.summary.summarise import summarise
 from cluster import environment, hosts, output, plan, presets
-from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
+from cluster.engine import AUTO, ENGINES, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import as_typed, make_parser
 from cluster.host import interruption, leftovers, ownership
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
-from cluster.observe.units import bytes_text
 from cluster.session import Session
-from cluster.spec.catalogue import MODELS, files_of
+from cluster.spec.catalogue import files_of
 from cluster.spec.command_line import run
+from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, SessionPlan
 from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
+from cluster.sweep import preview, resume
 from workloads.data.dataset import DataError
 from workloads.data.folders import default_data_dir
 from workloads.data.prepare import prepare_all
@@ -65,6 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     progress = choose_progress(args.quiet)
     say, command = progress.say, ["./measure.sh", *arguments]
+    if args.resume is not None:
+        resume.check_flags(args)
+        session, planned = resume.read_session(args.resume)
+        return conduct(planned, session, args, progress)
     if args.preset is not None:
         say(f"preset {args.preset}: {presets.title(args.preset)}")
     choose_model = Chooser(args.data_dir)
@@ -73,60 +80,68 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     for line in choose_model.lines.values():
         say(line)
     if args.prepare is not None:
-        return prepare_hosts(args, command, experiments, progress)
+        return hosts.prepare_hosts(args, command, experiments, say)
     output.check_output(args.output)
-    leftovers.remove_leftovers(say)
     with say_if_slow(say, "looking for an engine"):
         name, how = choose_engine(args.engine, experiments, args.spark_master)
-    given = args.data_dir and _prepare_data(experiments, args.data_dir, progress)
     if args.engine in (None, AUTO) and name != EXISTING:
         say(f"engine: {name} ({how})")
     with say_if_slow(say, "choosing schedules"):
         experiments = plan.settle(experiments, name, say)
-
-    engine = ENGINES[name].load().open_engine(experiments, say, args.spark_master)
-    links = {link for experiment in experiments for link in experiment.links.values()}
-    if links:
-        engine.check_links(links)
-    # What must be fetched, only when nothing else can be refused any more.
-    data_folder = given or _prepare_data(experiments, None, progress)
-    _announce(experiments, engine, progress)
-    folder = output.open_session(args.output)
-    ownership.record(ownership.Kind.SESSION, str(folder))
-    session = Session(
-        folder=folder,
-        data_folder=data_folder,
-        environment=environment.describe(command, engine.about),
-        engine=engine,
-        summarise=summarise,
-        progress=progress,
-    )
-    try:
-        summaries = session.conduct(experiments)
-    except KeyboardInterrupt:
-        engine.remove_leftovers(folder.name)
-        raise
-    output.show(summaries, folder, args, say)
-    return 0 if all(summary.status == "completed" for summary in summaries) else 1
+    with say_if_slow(say, "estimating the time"):
+        planned = preview.make_plan(args, command, experiments, step_time)
+    if args.dry_run:
+        preview.print_plan(planned, args.json)
+        return 0
+    return conduct(planned, None, args, progress)
 
 
-def prepare_hosts(
-    args: argparse.Namespace, command: list[str], experiments: list[Experiment], progress: Progress
+def conduct(
+    planned: SessionPlan,
+    resumed: SessionFolder | None,
+    args: argparse.Namespace,
+    progress: Progress,
 ) -> int:
-    """--prepare: write the run's folder, and print what to type on the user's own hosts."""
-    for flag in ("engine", "spark_master", "data_dir"):
-        if getattr(args, flag) is not None:
-            raise SpecError(f"{flag} does not go with --prepare: the hosts are yours; leave it out")
-    for flag in ("json", "no_report"):
-        if getattr(args, flag):
-            raise SpecError(
-                f"{flag} does not go with --prepare, which trains nothing; leave it out"
-            )
-    hosts.check(experiments, args.prepare)
-    (experiment,) = plan.settle(experiments, EXISTING, progress.say)
-    about = environment.describe(command, {"name": EXISTING})
-    print(hosts.instructions(experiment, hosts.prepare(experiment, args.prepare, about)))
-    return 0
+    """Do the runs of a plan that are not completed, and show all of them."""
+    say = progress.say
+    with contextlib.ExitStack() as stack:
+        closed = resume.take_up(resumed, planned, stack, say) if resumed else {}
+        remaining = [e for run, e in planned.experiments().items() if run not in closed]
+        if resumed and not remaining:
+            output.show(list(closed.values()), resumed.path, args, say)
+            return 0
+        leftovers.remove_leftovers(say)
+        given = planned.data_dir and _prepare_data(remaining, Path(planned.data_dir), progress)
+        engine_module = ENGINES[remaining[0].engine].load()
+        engine = engine_module.open_engine(remaining, say, planned.spark_master)
+        if links := {link for experiment in remaining for link in experiment.links.values()}:
+            engine.check_links(links)
+        # What must be fetched, only when nothing else can be refused any more.
+        data_folder = given or _prepare_data(remaining, None, progress)
+        preview.announce(planned, remaining, engine, say)
+        folder = resumed or output.open_session(args.output, planned)
+        if not resumed:
+            stack.enter_context(resume.held(folder))
+        ownership.record(ownership.Kind.SESSION, str(folder.path))
+        session = Session(
+            folder=folder.path,
+            plan=planned,
+            data_folder=data_folder,
+            environment=environment.describe(planned.command, engine.about),
+            engine=engine,
+            summarise=summarise,
+            progress=progress,
+            closed=closed,
+        )
+        try:
+            summaries = session.conduct()
+        except KeyboardInterrupt:
+            engine.remove_leftovers(folder.path.name)
+            interruption.listen_again()
+            output.show_interrupted(session.summaries, folder.path, args, say)
+            raise
+        output.show(summaries, folder.path, args, say)
+        return 0 if all(summary.status == COMPLETED for summary in summaries) else 1
 
 
 def _prepare_data(experiments: list[Experiment], given: Path | None, progress: Progress) -> Path:
@@ -144,19 +159,6 @@ def _prepare_data(experiments: list[Experiment], given: Path | None, progress: P
         folder = prepare_all(names, given, say=progress.say)
     environment.note_data_folder(folder)
     return folder
-
-
-def _announce(experiments: list[Experiment], engine: Engine, progress: Progress) -> None:
-    """How limits are kept, and which models are trained."""
-    if any(experiment.cpus_by_rank for experiment in experiments):
-        progress.say(f"CPUs are limited by {engine.about['cpu_limits']}")
-    if any(experiment.total_memory for experiment in experiments):
-        progress.say(f"memory is limited by {engine.about['memory_limits']}")
-    for name, dataset in dict.fromkeys((e.model, e.dataset) for e in experiments):
-        if name in MODELS:
-            count = MODELS[name].parameters
-            size = bytes_text(4 * count)
-            progress.say(f"model: {name} on {dataset}, {count:,} parameters, {size}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from cluster.engine import EngineError
 from cluster.host.ownership import tied
 from cluster.observe.progress import say_if_slow
 from cluster.spec.documents.run_folder import new_session
+from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 
@@ -27,12 +28,14 @@ def check_output(output: Path) -> None:
         raise SpecError(f"output {output}: no permission to write in {existing}")
 
 
-def open_session(output: Path) -> Path:
-    """A new session folder."""
+def open_session(output: Path, plan: SessionPlan) -> SessionFolder:
+    """A new session folder with its plan."""
     try:
-        return new_session(output.resolve())
+        session = SessionFolder(new_session(output.resolve()))
+        session.write_plan(plan)
     except OSError as error:
         raise SpecError(f"output {output} cannot be written: {error.strerror}") from error
+    return session
 
 
 def show(
@@ -61,6 +64,18 @@ def show(
         with say_if_slow(say, "writing the report"):
             report = write_report(folder)
         print(f"report: {report}", file=sys.stderr)
+
+
+def show_interrupted(
+    summaries: list[Summary], folder: Path, args: argparse.Namespace, say: Callable[[str], None]
+) -> None:
+    """The same of what there is, where a run is completed; and how to finish the session."""
+    if any(summary.status == COMPLETED for summary in summaries):
+        try:
+            show(summaries, folder, args, say)
+        except EngineError as error:
+            print(f"measure: {error}", file=sys.stderr)
+    print(f"to finish the session: ./measure.sh --resume {folder}", file=sys.stderr)
 
 
 def write_report(folder: Path) -> Path:

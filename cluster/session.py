@@ -1,6 +1,7 @@
 """A session: the runs of one ./measure.sh call, grouped by the cluster they share."""
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,11 +24,13 @@ from cluster.observe.progress import Progress
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder, write_json
+from cluster.spec.documents.session_plan import COMPLETED, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import file_problem
 from cluster.spec.experiment import LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.strategies import STRATEGIES
+from cluster.sweep.estimate import about, remaining_s
 from cluster.watch import FOLDER_REMOVED, watch_run
 
 Summarise = Callable[[RunFolder, Experiment, str, str | None], Summary]
@@ -39,45 +42,63 @@ HANDED_BYTES = 60_000
 
 @dataclass(frozen=True)
 class Session:
-    """What all runs of a session have in common."""
+    """What all runs of a session have in common, and the runs that are closed."""
 
     folder: Path
+    plan: SessionPlan
     data_folder: Path
     environment: Environment
     engine: Engine
     summarise: Summarise
     progress: Progress
+    closed: dict[str, Summary] = field(default_factory=dict)
+    """By run: of a session that is resumed, its completed runs to begin with."""
     warned: list[str] = field(default_factory=list)
 
-    def conduct(self, experiments: Sequence[Experiment]) -> list[Summary]:
-        """All runs; one that fails does not stop the others."""
-        runs = [(e, self._create(index, e)) for index, e in enumerate(experiments, 1)]
+    @property
+    def summaries(self) -> list[Summary]:
+        """Those of closed runs, in the order of the plan."""
+        return [self.closed[run.run] for run in self.plan.runs if run.run in self.closed]
+
+    def conduct(self) -> list[Summary]:
+        """All runs that are not closed; one that fails does not stop the others."""
+        experiments = self.plan.experiments()
+        open_runs = {name: e for name, e in experiments.items() if name not in self.closed}
+        runs = [(e, self._create(name, e)) for name, e in open_runs.items()]
         at_once = max(1, HANDED_BYTES // (len(str(self.folder)) + LONGEST_LABEL))
-        summaries: list[Summary] = []
         for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
             while remaining:
                 try:
-                    done = self._on_cluster(remaining[:at_once])
+                    self._on_cluster(remaining[:at_once])
                 except EngineUnavailable as error:
-                    if not summaries:
+                    if not self.closed:
                         raise
-                    done = [self._close(*remaining[0], "failed", str(error))]
-                summaries += done
-                remaining = remaining[len(done) :]
-        return summaries
+                    self._close(*remaining[0], "failed", str(error))
+                remaining = [run for run in remaining if run[1].name not in self.closed]
+        return self.summaries
 
-    def _create(self, index: int, experiment: Experiment) -> RunFolder:
-        name = f"{index:03d}-{experiment.label}-s{experiment.seed}"
-        folder = prepare_folder(self.folder / name, self.environment)
+    def _create(self, name: str, experiment: Experiment) -> RunFolder:
+        """A new folder; what a killed or failed attempt at this run has left is removed."""
+        path = self.folder / name
+        if path.exists():
+            shutil.rmtree(path)
+        folder = prepare_folder(path, self.environment)
         self.engine.prepare_run(experiment, folder, self.data_folder)
         return folder
 
-    def _on_cluster(self, runs: list[Run]) -> list[Summary]:
+    def _place(self, folder: RunFolder) -> str:
+        """run 3 of 7, about 4 min left"""
+        left = about(remaining_s(self.plan, self.closed))
+        number = [run.run for run in self.plan.runs].index(folder.name) + 1
+        return f"run {number} of {len(self.plan.runs)}, {left} left"
+
+    def _on_cluster(self, runs: list[Run]) -> None:
         """Start one cluster and do the runs on it, until all are done or one has failed."""
         first, folder = runs[0]
         if not folder.path.is_dir():
-            return [self._close(first, folder, "failed", FOLDER_REMOVED)]
+            self._close(first, folder, "failed", FOLDER_REMOVED)
+            return
         folders = NodeFolders(folder, first.event_writers, self.engine.node_user)
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
@@ -92,7 +113,6 @@ class Session:
             node_folders=folders.folder,
             imports=_slow_imports(experiment for experiment, _ in runs),
         )
-        summaries: list[Summary] = []
         current: Run = runs[0]
         try:
             self.progress.starting(first)
@@ -103,23 +123,29 @@ class Session:
                     self.progress.say(verdict(cluster.links))
                 for current in runs:
                     try:
-                        summaries.append(self._run(*current, cluster, folders))
+                        self._run(*current, cluster, folders)
                     except RunFailed as error:  # said before the nodes are removed
-                        summaries.append(self._close(*current, "failed", str(error)))
+                        self._close(*current, "failed", str(error))
                         break
         except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
             why = file_problem(error) if isinstance(error, OSError) else str(error)
-            summaries.append(self._close(*current, "failed", why))
+            self._end(current, "failed", why)
         except KeyboardInterrupt:
-            self._close(*current, "interrupted", "interrupted by the user")
+            self._end(current, "interrupted", "interrupted by the user")
             raise
-        return summaries
+
+    def _end(self, run: Run, status: str, why: str) -> None:
+        """Close a run, unless it was closed when its nodes could not be removed."""
+        if run[1].name in self.closed:
+            self.progress.say(f"after {run[1].name}: {why}")
+        else:
+            self._close(*run, status, why)
 
     def _run(
         self, experiment: Experiment, folder: RunFolder, cluster: Cluster, folders: NodeFolders
-    ) -> Summary:
+    ) -> None:
         collector = Collector(
             folder.samples, cluster.sources, experiment.interval, experiment.node_names
         )
@@ -132,7 +158,7 @@ class Session:
             experiment.interval,
         )
         with folders.of_run(folder, experiment), collector, gpus:
-            self.progress.begin(experiment, folder, collector)
+            self.progress.begin(experiment, folder, collector, self._place(folder))
             write_json(folder.spec, experiment.to_json())
             watch_run(
                 experiment,
@@ -149,7 +175,7 @@ class Session:
             self.progress.say(f"the counters of {source} were not always readable: {reason}")
         for reason in gpus.failures.values():
             self.progress.say(f"the GPUs were not always readable: {reason}")
-        return self._close(experiment, folder, "completed", None)
+        self._close(experiment, folder, COMPLETED, None)
 
     def _warn_of_burst(self, links: Sequence[MeasuredLink], model_bytes: int) -> None:
         """Once a session; the size of a message is known from the workers only."""
@@ -160,17 +186,17 @@ class Session:
 
     def _close(
         self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
-    ) -> Summary:
+    ) -> None:
         summary = self._summary(experiment, folder, status, error)
         try:
             if not folder.spec.exists():
                 write_json(folder.spec, experiment.to_json())
             write_json(folder.summary, summary)
         except FileNotFoundError:  # then this summary is all that is left of the run
-            status = "failed" if status == "completed" else status
+            status = "failed" if status == COMPLETED else status
             summary = replace(summary, status=status, error=FOLDER_REMOVED)
+        self.closed[folder.name] = summary
         self.progress.end(summary)
-        return summary
 
     def _summary(
         self, experiment: Experiment, folder: RunFolder, status: str, error: str | None
@@ -179,7 +205,7 @@ class Session:
         try:
             return self.summarise(folder, experiment, status, error)
         except (ArithmeticError, LookupError, TypeError, ValueError) as damage:
-            if status == "completed":
+            if status == COMPLETED:
                 reason = str(damage) or type(damage).__name__
                 raise RunFailed(f"the nodes' events make no summary: {reason}") from damage
             return Summary(

@@ -18,6 +18,7 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.documents.links import Links
 from cluster.spec.documents.records import GpuSample, Sample
+from cluster.spec.documents.session_plan import SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, type] = {
     "links": Links,
     "environment": Environment,
     "summary": Summary,
+    "session": SessionPlan,
     "event": events.Event,
     "boundary": events.Boundary,
     **events.KINDS,

@@ -26,6 +26,12 @@ def listen() -> None:
             signal.signal(number, _interrupt)
 
 
+def listen_again() -> None:
+    """After an interruption whose clean-up is over: another one ends what remains to be shown."""
+    for number in NUMBERS:
+        signal.signal(number, _interrupt)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Once: a second Ctrl-C must not interrupt the clean-up."""
     for other in NUMBERS:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.observe.collector import Collector
-from cluster.observe.units import bits_rate, percent_text
+from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
 from cluster.spec.documents.events import Epoch, Event, Phase, Step
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import Summary
@@ -42,8 +42,10 @@ class Progress:
         nodes = "node" if experiment.nodes == 1 else "nodes"
         self.say(f"starting {experiment.nodes} {nodes} ({experiment.engine})")
 
-    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
-        """The nodes are up and this run starts on them."""
+    def begin(
+        self, experiment: Experiment, folder: RunFolder, collector: Collector, place: str
+    ) -> None:
+        """The nodes are up and this run starts on them; `place` is "run 3 of 7, ... left"."""
 
     def event(self, rank: int, event: Event) -> None:
         """A node wrote this event."""
@@ -53,8 +55,20 @@ class Progress:
 
     def end(self, summary: Summary) -> None:
         """The run is over."""
-        if summary.status != "completed":
-            self.say(f"{summary.run}: {summary.status}: {summary.error}")
+        self.say(outcome(summary))
+
+
+def outcome(summary: Summary) -> str:
+    """A closed run in one line: accuracy and bytes, or why it did not complete."""
+    if summary.status != "completed":
+        return f"{summary.run}: {summary.status}: {summary.error}"
+    parts = [_accuracy(summary.accuracy).strip()]
+    if summary.bytes is not None:
+        workers = int(summary.spec.get("workers") or 1)
+        parts.append(f"{bytes_text(summary.bytes.train.sent_bytes / workers)} sent per worker")
+    if summary.seconds is not None and summary.seconds.total_s is not None:
+        parts.append(f"in {seconds_text(summary.seconds.total_s)}")
+    return f"{summary.run}: {', '.join(filter(None, parts)) or summary.status}"
 
 
 class PlainProgress(Progress):
@@ -63,14 +77,16 @@ class PlainProgress(Progress):
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
+    def begin(
+        self, experiment: Experiment, folder: RunFolder, collector: Collector, place: str
+    ) -> None:
         self._experiment = experiment
         self._last = time.monotonic()
         self._loss: float | None = None
         self._began: dict[int, tuple[float, int]] = {}
         self._rates: dict[int, float] = {}
         self.say(
-            f"{folder.name}: training {experiment.epochs} epochs"
+            f"{folder.name}: {place}: training {experiment.epochs} epochs"
             f" of {experiment.steps_per_epoch} steps"
         )
 
@@ -113,7 +129,9 @@ class BarProgress(Progress):
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
-    def begin(self, experiment: Experiment, folder: RunFolder, collector: Collector) -> None:
+    def begin(
+        self, experiment: Experiment, folder: RunFolder, collector: Collector, place: str
+    ) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
@@ -121,11 +139,13 @@ class BarProgress(Progress):
         self._experiment = experiment
         self._drawn = time.monotonic()
         self._latest: dict[int, Step] = {}
+        self._accuracy: float | None = None
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("steps  epoch {task.fields[epoch]}  loss {task.fields[loss]}"),
+            TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[rate]}", justify="right"),
             TimeElapsedColumn(),
             console=self._console,
@@ -134,16 +154,18 @@ class BarProgress(Progress):
         )
         steps = experiment.steps_per_epoch * experiment.epochs
         for rank in range(min(experiment.workers, MOST_BARS)):
-            self._bars.add_task(node_name(rank), total=steps, epoch="-", loss="-", rate="")
-        if experiment.workers > MOST_BARS:
-            self.say(f"{folder.name}: showing {MOST_BARS} of {experiment.workers} workers")
-        else:
-            self.say(f"{folder.name}:")
+            self._bars.add_task(
+                node_name(rank), total=steps, epoch="-", loss="-", accuracy="", rate=""
+            )
+        shown = f": showing {MOST_BARS} of {experiment.workers} workers"
+        self.say(f"{folder.name}: {place}{shown if experiment.workers > MOST_BARS else ''}")
         self._bars.start()
 
     def event(self, rank: int, event: Event) -> None:
         if isinstance(event, Step):
             self._latest[rank] = event
+        elif isinstance(event, Epoch) and rank == 0:  # of the average of all workers' models
+            self._accuracy = event.accuracy
 
     def tick(self) -> None:
         if self._bars is not None and time.monotonic() - self._drawn >= 0.2:
@@ -159,6 +181,7 @@ class BarProgress(Progress):
                     completed=event.step,
                     epoch=f"{event.epoch}/{self._experiment.epochs}",
                     loss=_loss(event.loss),
+                    accuracy=_accuracy(self._accuracy).strip() if rank == 0 else "",
                     rate=bits_rate(rates.get(rank, 0.0)),
                 )
         self._bars.refresh()

@@ -30,6 +30,17 @@ def seconds_text(seconds: float) -> str:
     return "0 s"
 
 
+def rounded_time(seconds: float) -> str:
+    """An estimate in whole units: 40 s, 4 min, 1 h 20 min."""
+    if seconds < 90:
+        return f"{max(5, 5 * round(seconds / 5))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(10 * round(minutes / 10), 60)
+    return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
+
+
 def percent_text(share: float, decimals: int = 2, *, signed: bool = False) -> str:
     """12.34 %; a share too small for so many decimals is "< 0.01 %"."""
     percent, least = 100 * share, 10.0**-decimals

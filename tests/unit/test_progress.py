@@ -1,6 +1,7 @@
 """Progress: a line per epoch, at most one every two seconds, and nothing with --quiet."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +14,12 @@ from cluster.observe.progress import BarProgress, PlainProgress, Progress, choos
 from cluster.spec.documents.events import Epoch, Phase, Step
 from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.documents.summary import Summary
+from cluster.spec.documents.summary import Bytes, Summary, Traffic
 from cluster.spec.experiment import Experiment
 
 EXPERIMENT = Experiment(workers=2, epochs=6)
 FOLDER = RunFolder(Path("runs") / "20260101-000000-abcd" / "001-allreduce-n2-s1")
+PLACE = "run 3 of 7, about 4 min left"
 NAMES = [f"node{rank}" for rank in range(20)]
 
 
@@ -61,8 +63,8 @@ def plain(
 ) -> PlainProgress:
     """A run has begun, and its first line is read."""
     shown = PlainProgress()
-    shown.begin(EXPERIMENT, FOLDER, collector)
-    assert lines(capsys) == ["001-allreduce-n2-s1: training 6 epochs of 46 steps"]
+    shown.begin(EXPERIMENT, FOLDER, collector, PLACE)
+    assert lines(capsys) == [f"001-allreduce-n2-s1: {PLACE}: training 6 epochs of 46 steps"]
     return shown
 
 
@@ -119,7 +121,7 @@ def test_a_second_run_starts_afresh(
     plain: PlainProgress, collector: Collector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain.event(0, step(1, 7.0))
-    plain.begin(Experiment(workers=2, epochs=1), FOLDER, collector)
+    plain.begin(Experiment(workers=2, epochs=1), FOLDER, collector, PLACE)
     plain.event(0, epoch(1))
     _, line = lines(capsys)
     assert "epoch 1/1  loss -" in line
@@ -129,10 +131,18 @@ def test_a_second_run_starts_afresh(
 def test_a_run_that_did_not_complete_says_why_in_one_line(
     plain: PlainProgress, status: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain.end(summary("completed"))
-    assert lines(capsys) == []
     plain.end(summary(status, "node1 was ended by SIGKILL"))
     assert lines(capsys) == [f"001-allreduce-n2-s1: {status}: node1 was ended by SIGKILL"]
+
+
+def test_a_completed_run_leaves_its_accuracy_and_bytes(
+    plain: PlainProgress, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = Traffic(sent_bytes=0, received_bytes=0)
+    train = Traffic(sent_bytes=3_000_000, received_bytes=3_000_000)
+    phases = Bytes(setup=nothing, train=train, evaluate=nothing, finish=nothing, total=train)
+    plain.end(replace(summary("completed"), spec={"workers": 2}, accuracy=0.91, bytes=phases))
+    assert lines(capsys) == ["001-allreduce-n2-s1: accuracy 91.00 %, 1.50 MB sent per worker"]
 
 
 def test_one_node_is_not_called_nodes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +158,7 @@ def test_quiet_prints_nothing_whatever_happens(
     assert type(quiet) is Progress
     quiet.say("engine: docker")
     quiet.starting(EXPERIMENT)
-    quiet.begin(EXPERIMENT, FOLDER, collector)
+    quiet.begin(EXPERIMENT, FOLDER, collector, PLACE)
     for number in range(1, 7):
         quiet.event(0, step(number, 0.5))
         quiet.event(0, epoch(number))
@@ -170,11 +180,13 @@ def test_bars_count_steps_of_every_worker_and_survive_more_workers_than_bars(
     source = CounterSource("kernel", 1, lambda: {rank: Counters() for rank in range(20)})
     bars = BarProgress()
     with Collector(tmp_path / "samples.csv", (source,), 3600, NAMES) as collector:
-        bars.begin(many, FOLDER, collector)
+        bars.begin(many, FOLDER, collector, PLACE)
         for rank in range(20):
             bars.event(rank, step(1, 0.5))
-        bars.tick()
+        bars.event(0, epoch(1))
+        bars._draw()
         bars.end(summary("failed", "node1 ended"))
     shown = "\n".join(lines(capsys))
+    assert PLACE in shown
     assert "showing 16 of 20 workers" in shown
     assert "001-allreduce-n2-s1: failed: node1 ended" in shown

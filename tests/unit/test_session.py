@@ -16,6 +16,7 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.events import End
 from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder, new_session
+from cluster.spec.documents.session_plan import PlannedRun, SessionPlan, run_names
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 from cluster.watch import FOLDER_REMOVED
@@ -70,15 +71,21 @@ def conduct(output: Path, workers: list[int], engine: Slots | None = None) -> li
         document = spec.to_json()
         return Summary(session="", run=folder.name, status=status, error=error, spec=document)
 
+    experiments = [Experiment(workers=count) for count in workers]
+    runs = [
+        PlannedRun(run=name, spec=experiment.to_json())
+        for name, experiment in zip(run_names(experiments), experiments, strict=True)
+    ]
     found = Session(
         folder=new_session(output),
+        plan=SessionPlan(command=[], runs=runs),
         data_folder=output,
         environment=Environment(command=[], engine={}),
         engine=engine or Slots(2),  # type: ignore[arg-type]
         summarise=summarise,
         progress=choose_progress(quiet=True),
     )
-    return found.conduct([Experiment(workers=count) for count in workers])
+    return found.conduct()
 
 
 def test_runs_before_and_after_one_that_found_no_room_are_kept(tmp_path: Path) -> None:

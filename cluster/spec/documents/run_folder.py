@@ -123,16 +123,16 @@ class RunFolder:
             raise DocumentError(f"{self.spec.name}: {error}") from None
 
     def read_summary(self) -> Summary:
-        return _read(self.summary, Summary, schema1.upgrade_summary)
+        return read_document(self.summary, Summary, schema1.upgrade_summary)
 
     def read_environment(self) -> Environment:
-        return _read(self.environment, Environment, schema1.upgrade_environment)
+        return read_document(self.environment, Environment, schema1.upgrade_environment)
 
     def read_links(self) -> list[MeasuredLink]:
         """Empty where no link was shaped."""
         if not self.links.exists():
             return []
-        return _read(self.links, Links, schema1.upgrade_links).links
+        return read_document(self.links, Links, schema1.upgrade_links).links
 
     def read_events(self, rank: int, most_bytes: int = LOG_BYTES) -> list[Event]:
         """All whole lines; a line cut off by a crash is left out."""
@@ -167,11 +167,11 @@ def _read_rows(path: Path, parse: Callable[[list[str]], R]) -> Iterator[R]:
             yield row
 
 
-def _read(path: Path, kind: type[D], upgrade: Callable[[Json], Json]) -> D:
+def read_document(path: Path, kind: type[D], upgrade: Callable[[Json], Json] | None = None) -> D:
     """A document of this schema or an older one; DocumentError names the file and the key."""
     document = _read_object(path)
     try:
-        document = upgrade(document)
+        document = upgrade(document) if upgrade else document
         found = document.get("schema")
         if found != SCHEMA:
             told = f"{path.name} has schema {short(found)}, this version reads 1 and {SCHEMA}"

@@ -1,0 +1,47 @@
+"""The step time of a run that is planned, by the fitted cost model. Pure."""
+
+import functools
+
+from analysis.predict.cost_model import Cluster
+from analysis.predict.fitted import load
+from cluster.spec import synthetic
+from cluster.spec.catalogue import MODELS
+from cluster.spec.experiment import Experiment
+from cluster.spec.strategies import STRATEGIES
+
+COMPRESSED = {"fp16": 2, "bf16": 2}
+MOST_WORKERS = 64
+"""Of more, the message schedule of a run would take seconds to follow."""
+
+
+def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
+    """Seconds of a step that computes so long, with nodes that share this many cores."""
+    if not STRATEGIES[experiment.strategy].exchanges or experiment.workers == 1:
+        return compute_s
+    return _fitted().forecast(_cluster(experiment, compute_s, cores)).step_s
+
+
+_fitted = functools.cache(load)
+
+
+def _cluster(experiment: Experiment, compute_s: float, cores: int) -> Cluster:
+    workers = min(experiment.workers, MOST_WORKERS)
+    passes = experiment.passes
+    return Cluster(
+        strategy=experiment.strategy,
+        workers=workers,
+        model_bytes=_model_bytes(experiment.model) // COMPRESSED.get(experiment.compress, 1),
+        rate_mbit=experiment.slowest_mbit,
+        delay_s=max((link.delay_s for link in experiment.links.values()), default=0.0),
+        passes=None if passes is None else min(passes, workers - 1),
+        schedule=experiment.schedule,
+        local_steps=experiment.local_steps,
+        compute_s=compute_s,
+        cores=cores,
+    )
+
+
+def _model_bytes(model: str) -> int:
+    if model in MODELS:
+        return 4 * MODELS[model].parameters
+    return synthetic.parse(model).size_bytes
