@@ -68,6 +68,13 @@ class ShardLabel(Document):
     count: int
 
 
+class WorkerScore(Document):
+    """Final accuracy of a worker's own model."""
+
+    rank: int
+    accuracy: float
+
+
 PARTS: dict[str, tuple[str, type[Document]]] = {
     "curves": ("curve", CurvePoint),
     "nodes": ("seconds.by_node", NodeSeconds),
@@ -77,6 +84,7 @@ PARTS: dict[str, tuple[str, type[Document]]] = {
     "epochs": ("training.epochs", EpochCourse),
     "gpus": ("gpus", GpuUse),
     "shards": ("training.shards.label_counts", ShardLabel),
+    "scores": ("accuracy_by_worker", WorkerScore),
 }
 """Frame of Runs -> the list of summary.json that it holds; its columns are the keys of an entry."""
 

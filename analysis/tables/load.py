@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.summary.summarise import summarise
 from analysis.tables.checks import check, read_checked
-from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, dtype, find, type_of
+from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, WorkerScore, dtype, find, type_of
 from analysis.tables.rates import Rates, read_rates
 from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, to_json
 from cluster.spec.documents.environment import Environment
@@ -51,6 +51,8 @@ class Runs:
     """One row per run and epoch: where its time went; none for a run older than training.epochs."""
     shards: pd.DataFrame
     """One row per run, worker and label."""
+    scores: pd.DataFrame
+    """One row per run and worker: accuracy of its own model."""
     gpus: pd.DataFrame
     """One row per run and GPU: its use in training."""
     folders: dict[int, RunFolder]
@@ -180,6 +182,9 @@ def _tabulate(summary: Summary) -> _Read:
         ShardLabel(rank=rank, label=label, count=count)
         for rank, counts in enumerate(parts["shards"])
         for label, count in enumerate(counts)
+    ]
+    parts["scores"] = [
+        WorkerScore(rank=rank, accuracy=accuracy) for rank, accuracy in enumerate(parts["scores"])
     ]
     if row["train_payload_bytes"] is None:  # a run older than this key
         row["train_payload_bytes"] = row["pairs_interface_payload_bytes"] or row["train_sent_bytes"]

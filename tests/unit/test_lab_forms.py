@@ -7,7 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.report.references.lab_forms import filled_sheets, with_epochs, with_speed_up
+from analysis.report.references.conclusions import conclusions
+from analysis.report.references.derived import with_buffers, with_epochs, with_speed_up
+from analysis.report.references.lab_forms import OUT_OF_MEMORY, Filled, filled_sheets
 from analysis.report.references.papers import Preset
 
 USUAL = {
@@ -20,7 +22,18 @@ USUAL = {
     "warmup_epochs": 0.0,
     "lr_rule": "none",
     "accuracy": 0.5,
-    "busbw_gb_per_s": 0.25,
+    "busbw_bytes_per_s": 0.25e9,
+    "shuffle": "epoch",
+    "partition": "iid",
+    "buffers": "broadcast",
+    "cpus": 0.5,
+    "straggler": None,
+    "loss": 0.1,
+    "lowest_worker_accuracy": 0.5,
+    "highest_worker_accuracy": 0.5,
+    "sent_per_step_bytes": 1000.0,
+    "predicted_per_step_bytes": 1000.0,
+    "out_of_memory": False,
 }
 LAB = {"s": Preset("lab-batch-size")}
 
@@ -47,7 +60,14 @@ def table(*rows: dict[str, Any]) -> pd.DataFrame:
             for epoch in range(1, count + 1)
         ]
     )
-    return with_epochs(frame, epochs)
+    frame["compute_median_s"] = 0.75 * frame["second_s"] * frame["batch_size"] / 1024
+    return with_speed_up(with_buffers(with_epochs(frame, epochs)))
+
+
+def form(runs: pd.DataFrame, title: str) -> Filled:
+    (sheet,) = filled_sheets(runs, LAB)
+    (found,) = [form for form in sheet.tables if title in form.title]
+    return found
 
 
 def single(batch_size: int, second_s: float, **more: Any) -> dict[str, Any]:
@@ -65,20 +85,66 @@ def together(batch_size: int, second_s: float, workers: int = 2, **more: Any) ->
 
 
 def test_speed_up_is_against_one_worker_with_the_same_batch_size() -> None:
-    runs = with_speed_up(
-        table(single(32, 8.0), single(128, 6.0), together(32, 5.0), together(128, 4.0))
-    )
+    runs = table(single(32, 8.0), single(128, 6.0), together(32, 5.0), together(128, 4.0))
     assert list(runs["speed_up"]) == pytest.approx([1, 1, 1.6, 1.5])
-    other = with_speed_up(table(single(32, 8.0), single(32, 2.0, gpu=4), together(32, 5.0)))
+    other = table(single(32, 8.0), single(32, 2.0, gpu=4), together(32, 5.0))
     assert list(other["speed_up"]) == pytest.approx([1, 1, 1.6])
-    alone = with_speed_up(table(together(32, 5.0)))
+    alone = table(together(32, 5.0))
     assert alone["speed_up"].isna().all()
 
 
 def test_speed_up_is_by_samples_not_by_epochs() -> None:
     """Six batches of 128 are 768 of the 1,024 samples: half of the time is 1.5 times the rate."""
-    runs = with_speed_up(table(single(128, 8.0), together(128, 4.0, workers=3)))
+    runs = table(single(128, 8.0), together(128, 4.0, workers=3))
     assert list(runs["speed_up"]) == pytest.approx([1, 1.5])
+
+
+def test_strong_scaling_follows_from_the_runs_of_weak_scaling() -> None:
+    """4 x 32 against 1 x 128: the same global batch."""
+    runs = table(single(32, 8.0), single(128, 6.0), together(32, 2.0, workers=4))
+    strong = form(runs, "strong scaling")
+    assert [column.heading for column in strong.columns] == [
+        "global batch size 128: time (s)",
+        "global batch size 128: speed-up",
+    ]
+    assert strong.rows == (("1 worker", (6.0, 1.0)), ("4 workers", (2.0, 3.0)))
+
+
+def test_a_batch_that_does_not_fit_is_in_its_cell_and_in_words() -> None:
+    runs = table(single(32, 8.0), single(128, 6.0), single(512, 1.0, out_of_memory=True))
+    runs.loc[3, ["second_epoch_s", "speed_up"]] = None
+    assert form(runs, "table 1").rows[0][1][-2:] == (OUT_OF_MEMORY, OUT_OF_MEMORY)
+    (memory,) = [text for text in conclusions("lab-batch-size", runs) if "memory" in text]
+    assert "128" in memory
+    assert "512" in memory
+
+
+def test_bytes_of_buffers_are_those_above_a_run_whose_buffers_stay_local() -> None:
+    shared: dict[str, Any] = {"partition": "label", "epochs": 3}
+    runs = table(
+        together(32, 1.0, **shared, predicted_per_step_bytes=1180.0),
+        together(32, 1.0, **shared, buffers="local"),
+    )
+    buffers = form(runs, "Questions 6 and 7")
+    assert [values[2] for _, values in buffers.rows] == [180, 0]
+    assert any("180 B" in text for text in conclusions("lab-batch-size", runs))
+
+
+def test_bandwidth_is_in_a_unit_that_fits() -> None:
+    runs = table(together(32, 8.0, busbw_bytes_per_s=8.13e6), together(128, 8.0))
+    bandwidth = form(runs, "table 3")
+    ((_, values),) = bandwidth.rows
+    texts = [column.text(value) for column, value in zip(bandwidth.columns, values, strict=True)]
+    assert texts == ["8.13 MB/s", "250 MB/s"]
+
+
+def test_nothing_is_concluded_from_times_where_equal_nodes_computed_unequally_long() -> None:
+    """The same batch on half a core each: 8 s in 32 steps, then 8 s in 16."""
+    equal = table(single(32, 8.0), single(128, 6.0), together(32, 8.0, workers=4))
+    assert any("Speed-up on 4: 1.00" in text for text in conclusions("lab-batch-size", equal))
+    busy = equal.assign(compute_median_s=equal["compute_median_s"] * [1, 1, 2])
+    (text,) = conclusions("lab-batch-size", busy)
+    assert "no order" in text
 
 
 def test_times_are_of_the_second_epoch_and_seeds_are_averaged() -> None:
@@ -124,7 +190,7 @@ def test_a_sheet_takes_its_own_preset_or_its_own_workload_and_nothing_else() -> 
     assert sheet.is_quick
     (own,) = filled_sheets(table(single(32, 8.0), single(128, 6.0)), {})
     assert not own.is_quick
-    assert filled_sheets(table(single(32, 8.0)), {}) == []  # one batch size is no study of it
+    assert filled_sheets(table(single(32, 8.0)), {}) == []  # one run is no study of it
 
 
 def test_the_newest_session_counts() -> None:

@@ -10,7 +10,7 @@ import pytest
 from analysis.report.references.papers import PaperColumn, PaperTable, Preset, papers
 from analysis.report.references.published_tables import Compared, agrees, compare_tables, verdict
 
-COLUMNS = ("step_median_s", "train_s", "accuracy", "network_activity_sum")
+COLUMNS = ("step_median_s", "train_s", "accuracy", "loss", "network_activity_sum")
 
 
 def runs(*rows: dict[str, Any]) -> pd.DataFrame:
@@ -20,11 +20,16 @@ def runs(*rows: dict[str, Any]) -> pd.DataFrame:
         "model": "m",
         "passes": None,
         "epochs": 3,
+        "reduce": "mean",
+        "average": "gradients",
+        **dict.fromkeys(("link", "bottleneck", "straggler")),
     }
     usual |= dict.fromkeys(COLUMNS, 1.0) | {"lr_rule": "none"}
     table = pd.DataFrame([usual | row for row in rows])
     for epoch in (1, 2, 3):
         table[f"epoch_{epoch}_accuracy"] = 0.6
+    for step in (1, 2, 3, 4, 5):
+        table[f"loss_of_step_{step}"] = 0.7
     table.index = pd.RangeIndex(1, len(rows) + 1)
     return table
 
@@ -42,11 +47,14 @@ def published(preset: str, place: int = 0) -> PaperTable:
 
 def test_the_numbers_are_the_published_ones() -> None:
     assert [row.values for row in published("vgg-parts").rows] == [
-        [1.881, 100.0],
-        [1.328, 70.6],
-        [1.051, 55.9],
-        [0.821, 43.6],
+        [1.881, 100.0, 2.1, 19],
+        [1.328, 70.6, 2.2488, 14],
+        [1.051, 55.9, 2.2861, 12],
+        [0.821, 43.6, 2.0, 23],
     ]
+    for place in (0, 1):
+        for row in published("vgg-parts", place).rows:
+            assert sum(row.runs) / 3 == pytest.approx(row.values[0], abs=6e-4)
     assert [row.values for row in published("vgg-parts", 1).rows] == [
         [1.902, 100.0],
         [1.060, 55.7],
@@ -73,7 +81,7 @@ def test_every_paper_names_who_wrote_it_and_why_ours_may_differ() -> None:
     for paper in papers():
         assert paper.title
         assert paper.authors
-        assert paper.form or all(table.why for table in paper.tables)
+        assert all(table.why for table in paper.tables if not table.is_form)
 
 
 def test_runs_are_found_by_their_options_and_seeds_are_averaged() -> None:
@@ -109,14 +117,35 @@ def test_a_share_of_the_first_row_is_ours_own() -> None:
     ]
     found = compare_tables(runs(*rows), {})[0]
     assert found.paper.preset == "vgg-parts"
-    assert [each.column.of_first for each in found.columns] == [False, True]
+    assert [each.column.of_first for each in found.columns] == [False, True, False, False]
     assert found.columns[1].ours == (100.0, None, None, 25.0)
+
+
+def test_a_preset_with_more_runs_than_its_table_matches_rows_by_their_epochs() -> None:
+    """One pass of 5 workers has 12, 18 and 24 epochs: each is a row of its own."""
+    five: list[dict[str, Any]] = [
+        {"strategy": "pairwise", "workers": 5, "passes": 1, "epochs": epochs, "accuracy": score}
+        for epochs, score in ((12, 0.3), (18, 0.8), (24, 0.9))
+    ]
+    five.append({"strategy": "allreduce", "workers": 5, "epochs": 12, "accuracy": 0.9})
+    found = compare_tables(runs(*five), {"s": Preset("pairwise-averaging", is_quick=True)})
+    (table,) = [each for each in found if each.table.activity]
+    (figure,) = [each for each in found if each.table.bars]
+    assert [numbers for numbers in table.numbers if numbers] == [(4,), (3,)]
+    assert figure.columns[0].ours == pytest.approx((90, 30, 80))
+    assert figure.columns[0].published == (91, 31, 89)
+
+
+def test_an_option_that_must_be_absent_matches_none() -> None:
+    slow = runs(*two_nodes(), *two_nodes(bottleneck="1:5mbit"))
+    (found,) = compare_tables(slow, {})
+    assert found.numbers == ((1,), (2,))
 
 
 def test_every_row_has_a_cell_for_every_head() -> None:
     for paper in papers():
-        for table in paper.tables if not paper.form else []:
-            for row in table.rows:
+        for table in paper.tables:
+            for row in table.rows if not table.is_form else []:
                 assert len(row.cells or [row.label]) == len(table.heads)
                 assert len(row.values) == len(table.columns)
 

@@ -2,8 +2,8 @@
 
 A row of a table names the options of the run it stands for (and our column, where it differs from
 the table's). Runs of one session are compared, that with the most rows; a session made with the
-paper's own preset may have fewer epochs than the paper (a quick variant): its rows match without
-them. Several seeds are averaged.
+paper's own preset may have fewer epochs than the paper (a quick variant): where no rows match, they
+match without them. Several seeds are averaged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ def compare_tables(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[T
     found = [
         _best_session(paper, published, table, presets)
         for paper in papers.papers()
-        if not paper.form
         for published in paper.tables
+        if not published.is_form
     ]
     return [best for best in found if best is not None]
 
@@ -88,12 +88,9 @@ def _rows(table: TableComparison) -> int:
 def _compare(
     paper: Paper, published: PaperTable, runs: pd.DataFrame, of_paper: bool, is_quick: bool
 ) -> TableComparison:
-    numbers = []
-    for row in published.rows:
-        wanted = {**paper.given, **row.match}
-        if of_paper:
-            wanted = {key: value for key, value in wanted.items() if key not in QUICK}
-        numbers.append(tuple(int(n) for n in papers.matching(runs, wanted).index))
+    numbers = _numbers(paper, published, runs)
+    if of_paper and sum(map(bool, numbers)) < FEWEST_ROWS:
+        numbers = _numbers(paper, published, runs, without=QUICK)
     columns = tuple(
         Compared(
             column,
@@ -105,6 +102,18 @@ def _compare(
     )
     session = str(runs.iloc[0]["session"])
     return TableComparison(paper, published, session, columns, tuple(numbers), is_quick)
+
+
+def _numbers(
+    paper: Paper, published: PaperTable, runs: pd.DataFrame, without: Sequence[str] = ()
+) -> list[tuple[int, ...]]:
+    """Our runs, row by row; `without` some options, which may differ."""
+    found = []
+    for row in published.rows:
+        wanted = {**paper.given, **published.match, **row.match}
+        wanted = {key: value for key, value in wanted.items() if key not in without}
+        found.append(tuple(int(number) for number in papers.matching(runs, wanted).index))
+    return found
 
 
 def _ours(

@@ -1,0 +1,73 @@
+"""Two numbers of a lab in words: which is less, by how much, or that noise hides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from analysis.report.references import papers
+from analysis.tables.noise import Measured, distinguishable, unequal_computing, why_no_order
+from cluster.observe.units import percent_text
+
+SAME_COMPUTING = ["model", "batch_size", "cpus", "straggler"]
+"""Where these are equal a step's computing takes equally long, unless the host is contended.
+
+Without a limit of CPU (cpus) the number of workers must be equal, too: they share the cores.
+"""
+Text = Callable[[float], str]
+
+
+def number(runs: pd.DataFrame, column: str, label: str, **wanted: float | str) -> Measured | None:
+    """Mean and range over the seeds of the runs with these options; None without any."""
+    values = papers.matching(runs, dict(wanted))[column].dropna().astype(float)
+    if values.empty:
+        return None
+    return Measured(
+        strategy=label,
+        label=label,
+        mean=float(values.mean()),
+        low=float(values.min()),
+        high=float(values.max()),
+        seeds=len(values),
+        is_time=column.endswith("_s"),
+    )
+
+
+def mean_text(found: Measured, text: Text) -> str:
+    """2.01 s (1.98 s to 2.04 s)."""
+    if found.seeds == 1:
+        return text(found.mean)
+    return f"{text(found.mean)} ({text(found.low)} to {text(found.high)})"
+
+
+def change(before: Measured, after: Measured, text: Text) -> str:
+    """What `after` gains or costs."""
+    if not distinguishable(before, after):
+        return same_or_not(before, after, text)
+    share = percent_text(abs(1 - after.mean / before.mean), 0)
+    more = "more" if after.mean > before.mean else "less"
+    return (
+        f"{after.label} takes {share} {more} than {before.label} ({mean_text(after, text)} and"
+        f" {mean_text(before, text)})"
+    )
+
+
+def same_or_not(first: Measured, second: Measured, text: Text) -> str:
+    both = f"{first.label} {mean_text(first, text)}, {second.label} {mean_text(second, text)}"
+    if distinguishable(first, second):
+        return both
+    return f"{both}: not distinguishable ({why_no_order([first, second])})"
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{ratio:.2f} times"
+
+
+def unequal_times(runs: pd.DataFrame) -> str:
+    """Why times have no order: computing that should be equal is not; empty where it is."""
+    sharing = runs["workers"].where(runs["cpus"].isna(), 0).rename("sharing")
+    for _, same in runs.groupby([*SAME_COMPUTING, sharing], dropna=False):
+        if reason := unequal_computing(same["compute_median_s"].dropna()):
+            return reason
+    return ""

@@ -1,0 +1,203 @@
+"""Each lab's conclusion in words, from our runs of one session: its questions, answered in order.
+
+Two numbers have an order where analysis/tables/noise.py says so. Where computing that should be
+equal is not, nothing is concluded from times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+from analysis.report.references import lab_answers
+from analysis.report.references.compared import (
+    change,
+    mean_text,
+    number,
+    ratio_text,
+    same_or_not,
+    unequal_times,
+)
+from analysis.tables.configurations import is_chance_level
+from cluster.observe.units import bytes_text, percent_text, seconds_text
+from cluster.spec.catalogue import DATASETS
+
+STEP = "step_median_s"
+Answers = Callable[[pd.DataFrame], Iterator[str]]
+
+
+def conclusions(preset: str, runs: pd.DataFrame) -> list[str]:
+    """One sentence or two for each question that these runs answer."""
+    return list(CONCLUSIONS[preset](runs)) if preset in CONCLUSIONS else []
+
+
+def _vgg_parts(runs: pd.DataFrame) -> Iterator[str]:
+    one = number(runs, STEP, "one node", strategy="single")
+    star = number(runs, STEP, "gather and scatter", strategy="gather-scatter", workers=4)
+    ring = number(runs, STEP, "all-reduce", strategy="allreduce", workers=4)
+    ddp = number(runs, STEP, "DDP", strategy="ddp", workers=4)
+    if reason := unequal_times(runs):
+        yield f"Comparison, scalability: {reason}."
+    else:
+        for before, after in ((star, ring), (ring, ddp)):
+            if before and after:
+                yield f"Comparison: {change(before, after, seconds_text)}."
+        if one and ddp:
+            share = percent_text(ddp.mean / one.mean, 1)
+            yield (
+                f"Comparison: DDP on 4 nodes takes {share} of one node's time per batch"
+                f" ({mean_text(ddp, seconds_text)} and {mean_text(one, seconds_text)}); without"
+                " communication it would be 25 %."
+            )
+        yield from _scalability(runs)
+    yield from _learned(runs)
+
+
+def _scalability(runs: pd.DataFrame) -> Iterator[str]:
+    """By samples per second, since incomplete batches are dropped."""
+    found = [number(runs, STEP, "", strategy="ddp", workers=nodes) for nodes in (1, 2, 3, 4)]
+    if found[0] is None or not any(found[1:]):
+        return
+    alone = found[0].mean
+    gains = {nodes: alone / got.mean for nodes, got in enumerate(found, 1) if got and nodes > 1}
+    texts = [
+        f"{gain:.2f} times on {nodes} nodes ({percent_text(gain / nodes, 0)} of perfect)"
+        for nodes, gain in gains.items()
+    ]
+    shares = [gain / nodes for nodes, gain in gains.items()]
+    diminish = shares == sorted(shares, reverse=True) and len(shares) > 1
+    trend = ": each node more gains less" if diminish else ""
+    yield f"Scalability of DDP: as fast as one node {', '.join(texts)}{trend}."
+
+
+def _learned(runs: pd.DataFrame) -> Iterator[str]:
+    """Accuracy against the chance level, and whether the methods differ in it."""
+    methods = runs[(runs["workers"] == 4) | (runs["strategy"] == "single")]
+    known = {
+        str(strategy): found
+        for strategy in methods["strategy"].unique()
+        if (found := number(methods, "accuracy", str(strategy), strategy=str(strategy)))
+    }
+    if len(known) < 2:
+        return
+    row = methods.iloc[0]
+    lowest = min(known.values(), key=lambda found: found.mean)
+    highest = max(known.values(), key=lambda found: found.mean)
+    chance = 1 / DATASETS[str(row["dataset"])].classes
+    above = "not all above" if is_chance_level(row, lowest.mean) else "above"
+    yield (
+        f"Accuracy and loss: {same_or_not(lowest, highest, percent_text)}; {above} the chance level"
+        f" of {percent_text(chance, 0)}."
+    )
+
+
+def _collectives(runs: pd.DataFrame) -> Iterator[str]:
+    two = runs[(runs["workers"] == 2) & runs["bottleneck"].isna() & runs["straggler"].isna()]
+    mean = {"reduce": "mean", "average": "gradients"}
+    if reason := unequal_times(two):
+        yield f"Requirement 1: {reason}."
+    else:
+        waits = "exposed_communication_median_s"
+        ring = number(two, waits, "all-reduce", strategy="allreduce", **mean)
+        gather = number(two, waits, "all-gather", strategy="allgather", **mean)
+        if ring and gather:
+            text = change(gather, ring, seconds_text)
+            yield f"Requirement 1, communication time of a step: {text}."
+    usual = number(two, "accuracy", "mean of gradients", strategy="allreduce", **mean)
+    others = (
+        number(two, "accuracy", "all-gather", strategy="allgather", **mean),
+        number(two, "accuracy", "sum of gradients", strategy="allreduce", reduce="sum"),
+        number(two, "accuracy", "mean of parameters", strategy="allreduce", average="parameters"),
+    )
+    for other in others:
+        if usual and other:
+            text = same_or_not(usual, other, percent_text)
+            yield f"Requirement 1, accuracy: {text}."
+    yield from _bottlenecks(runs[runs["workers"] == 4])
+
+
+def _bottlenecks(runs: pd.DataFrame) -> Iterator[str]:
+    """How many times as long a step is with a slow node."""
+    for kind, column in (("slow link", "bottleneck"), ("slow CPU", "straggler")):
+        ratios = []
+        for strategy in ("allreduce", "allgather"):
+            equal = {"strategy": strategy, "bottleneck": "none", "straggler": "none"}
+            before = number(runs, STEP, strategy, **equal)
+            after = number(runs, STEP, strategy, **{**equal, column: "1:*"})
+            if before and after:
+                ratios.append(f"{after.mean / before.mean:.1f} times with {strategy}")
+        if ratios:
+            yield (
+                f"Requirement 2: one node with a {kind} makes every node's step"
+                f" {' and '.join(ratios)} as long."
+            )
+
+
+def _pairwise_averaging(runs: pd.DataFrame) -> Iterator[str]:
+    five = runs[runs["workers"] == 5]
+    full = number(five, "accuracy", "all-reduce", strategy="allreduce", epochs=12)
+    sent = number(five, "train_payload_bytes", "all-reduce", strategy="allreduce", epochs=12)
+    texts = []
+    for passes in (4, 3, 2, 1):
+        label = f"{passes} pass{'es' if passes > 1 else ''}"
+        wanted: dict[str, int | str] = {"strategy": "pairwise", "passes": passes, "epochs": 12}
+        less = number(five, "accuracy", label, **wanted)
+        cost = number(five, "train_payload_bytes", label, **wanted)
+        if less and cost and sent:
+            share = percent_text(cost.mean / sent.mean, 0)
+            texts.append(f"{label} {percent_text(less.mean)} for {share} of the bytes")
+    if full and texts:
+        yield (
+            f"At equal iterations (5 workers, 12): all-reduce {percent_text(full.mean)}; "
+            f"{'; '.join(texts)}. One seed has no order: --repeat 3."
+        )
+    more = number(five, "accuracy", "", strategy="pairwise", passes=1, epochs=18)
+    cost = number(five, "train_payload_bytes", "", strategy="pairwise", passes=1, epochs=18)
+    if full and sent and more and cost:
+        yield (
+            f"Figure 3: 1 pass with 18 iterations reaches {percent_text(more.mean)} for"
+            f" {bytes_text(cost.mean)}, all-reduce with 12 {percent_text(full.mean)} for"
+            f" {bytes_text(sent.mean)}: {ratio_text(cost.mean / sent.mean)} the bytes."
+        )
+
+
+def _language_model(runs: pd.DataFrame) -> Iterator[str]:
+    star = number(runs, STEP, "gather and scatter", strategy="gather-scatter", workers=4)
+    ring = number(runs, STEP, "all-reduce", strategy="allreduce", workers=4)
+    ddp = number(runs, STEP, "DDP", strategy="ddp", workers=4)
+    if reason := unequal_times(runs):
+        yield f"Time per iteration: {reason}."
+    else:
+        for before, after in ((star, ring), (ring, ddp)):
+            if before and after:
+                yield f"Time per iteration: {change(before, after, seconds_text)}."
+    losses = {
+        str(run["strategy"]): float(run["last_train_loss"])
+        for _, run in runs.iterrows()
+        if not pd.isna(run["last_train_loss"])
+    }
+    if {"gather-scatter", "allreduce"} <= losses.keys():
+        apart = abs(losses["gather-scatter"] - losses["allreduce"])
+        yield (
+            "Tasks 2a and 2b: training losses of the last epoch differ by"
+            f" {'less than 1e-4' if apart < 1e-4 else f'{apart:.4f}'} between gather and scatter"
+            " and all-reduce"
+            + (f"; one worker: {losses['single']:.3f}." if "single" in losses else ".")
+        )
+    scores = [
+        f"{percent_text(found.mean, 1)} after epoch {epoch}"
+        for epoch in (1, 2, 3)
+        if (found := number(runs, f"epoch_{epoch}_accuracy", "", strategy="single"))
+    ]
+    if scores:
+        yield f"Task 1, one worker: {', '.join(scores)}; the chance level is 50 %."
+
+
+CONCLUSIONS: dict[str, Answers] = {
+    "vgg-parts": _vgg_parts,
+    "lab-batch-size": lab_answers.answers,
+    "collectives": _collectives,
+    "pairwise-averaging": _pairwise_averaging,
+    "language-model": _language_model,
+}
