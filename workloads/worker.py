@@ -212,4 +212,6 @@ def _in_child(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # tearing down torch takes 0.4 s of CPU time

@@ -205,4 +205,4 @@ def send(message: Message) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    os._exit(main(sys.argv[1]))  # tearing down torch takes 0.4 s of CPU time
