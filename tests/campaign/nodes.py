@@ -152,8 +152,11 @@ def kill_reference(engine: str, measure: int, output: Path) -> None:
 def find_reference_process(measure: int, _: Path) -> int | None:
     """The process below ./measure.sh that has a child for each of several links."""
     process = measure
-    while len(children := children_of(process)) == 1:
-        (process,) = children
+    try:
+        while len(children := children_of(process)) == 1:
+            (process,) = children
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return None
     return process if children else None
 
 
