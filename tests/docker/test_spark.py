@@ -22,7 +22,7 @@ from tests.measuring import PROJECT, SILENCE_S, Measured, await_steps, finish, s
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images"), pytest.mark.timeout(1800)]
 SMALL = (
     *("--train-size", "960", "--batch-size", "32", "--seed", "3"),
-    *("--test-size", "1000"),
+    *("--test-size", "200"),
 )
 
 
@@ -48,15 +48,15 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session(images: None, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """With two strategies: their runs share a cluster, and one Spark application."""
+    """Both runs on Spark share a cluster, and one Spark application."""
     output = tmp_path_factory.mktemp("spark")
     sweeps = [
-        {"launcher": "torch,horovod,spark", "strategy": "allreduce,pairwise", "epochs": "2"},
+        {"launcher": "torch,horovod,spark", "epochs": "2"},
         {"launcher": "spark", "epochs": "500"},
     ]
     flags = ("--engine", "docker", "--workers", "2", "--lr-rule", "none", *SMALL)
     process = start(*flags, "--output", str(output), sweeps=sweeps)
-    folder = await_steps(output, 5, run="007-*")
+    folder = await_steps(output, 5, run="004-*")
     with urllib.request.urlopen(published(output, "8080/tcp"), timeout=120) as answer:
         page = answer.read()
     (victim,) = [c for c in containers(output) if c.labels[SERVICE_LABEL] == "node1"]
@@ -68,25 +68,19 @@ def session(images: None, tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 def test_the_same_spec_by_torch_horovod_and_spark(session: Session) -> None:
     assert session.measured.stderr.count("starting 2 nodes") == 3
-    for strategy in ("allreduce", "pairwise"):
-        summaries = [s for s in session.measured.summaries[:6] if s["spec"]["strategy"] == strategy]
-        found = {summary["spec"]["launcher"]: summary for summary in summaries}
-        reference = found["torch"]
-        assert sorted(found) == ["horovod", "spark", "torch"]
-        for launcher in ("horovod", "spark"):
-            other = found[launcher]
-            assert other["accuracy"] == pytest.approx(reference["accuracy"], abs=1e-3), launcher
-            assert laws.sent_once(other) == pytest.approx(laws.sent_once(reference), rel=0.03), (
-                launcher
-            )
-            assert other["control_traffic"]["bytes_per_s"] > 0
-            assert other["counters"]["largest_difference"] < 0.01
-        roles = {node["node"]: node for node in found["spark"]["bytes"]["nodes"]}
-        assert list(roles) == ["node0", "node1", "master", "driver"]
-        assert [node["role"] for node in roles.values()] == ["worker"] * 2 + ["master", "driver"]
-        for service in ("master", "driver"):
-            assert roles[service]["sent_bytes"] > 0
-            assert roles[service]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
+    reference, horovod, spark, _ = session.measured.summaries
+    for launcher, other in (("horovod", horovod), ("spark", spark)):
+        assert other["spec"]["launcher"] == launcher
+        assert other["accuracy"] == pytest.approx(reference["accuracy"], abs=1e-3), launcher
+        assert laws.sent_once(other) == pytest.approx(laws.sent_once(reference), rel=0.03), launcher
+        assert other["control_traffic"]["bytes_per_s"] > 0
+        assert other["counters"]["largest_difference"] < 0.01
+    roles = {node["node"]: node for node in spark["bytes"]["nodes"]}
+    assert list(roles) == ["node0", "node1", "master", "driver"]
+    assert [node["role"] for node in roles.values()] == ["worker"] * 2 + ["master", "driver"]
+    for service in ("master", "driver"):
+        assert roles[service]["sent_bytes"] > 0
+        assert roles[service]["train_sent_bytes"] < 0.2 * roles["node0"]["train_sent_bytes"]
 
 
 def test_a_killed_spark_worker_is_named_and_nothing_is_left(session: Session) -> None:
@@ -94,7 +88,7 @@ def test_a_killed_spark_worker_is_named_and_nothing_is_left(session: Session) ->
     assert session.silence_s < SILENCE_S
     assert session.measured.code == 1
     *others, killed = session.measured.summaries
-    assert [summary["status"] for summary in others] == ["completed"] * 6
+    assert [summary["status"] for summary in others] == ["completed"] * 3
     assert killed["status"] == "failed"
     assert "node1 was ended by SIGKILL" in killed["error"]
     assert (session.killed_run / "events" / "node1.jsonl").exists()
@@ -124,6 +118,7 @@ def train(scale):
 session = SparkSession.builder.appName("any program").getOrCreate()
 print("master", session.sparkContext.master)
 print("means", horovod.spark.run(train, args=(float(sys.argv[1]),), num_proc=2, verbose=0))
+sys.exit(7)
 """
 
 
@@ -159,7 +154,7 @@ def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
         text=True,
         timeout=500,
     )
-    assert answer.returncode == 0, answer.stderr
+    assert answer.returncode == 7, answer.stderr
     assert "master spark://master:7077" in answer.stdout
     assert "means [3.0, 3.0]" in answer.stdout
     (master,) = client().containers.list(
@@ -171,7 +166,3 @@ def test_any_program_runs_in_the_driver_of_a_cluster_by_hand(
         }
     )
     assert b"authentication enabled" in master.logs()
-
-    program.write_text("raise SystemExit(7)")
-    failing = [str(PROJECT / "cluster" / "run_in_driver.sh"), str(program)]
-    assert subprocess.run(failing, env=cluster_by_hand, timeout=500).returncode == 7
