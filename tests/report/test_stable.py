@@ -58,9 +58,14 @@ def test_every_figure_is_one_that_plotly_knows() -> None:
     assert figures > 20
 
 
+SESSION = "20261117-072543-2a07"
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(RUNS, tmp_path / "runs"))
+    """A copy of one session: 8 runs of single, allreduce, pairwise and parameter-server."""
+    shutil.copytree(RUNS / SESSION, tmp_path / "runs" / SESSION)
+    return tmp_path / "runs"
 
 
 def page_of(runs: Path, *flags: str) -> str:
@@ -70,7 +75,7 @@ def page_of(runs: Path, *flags: str) -> str:
 
 def test_a_target_that_no_run_reached_names_the_nearest_configuration(runs: Path) -> None:
     page = page_of(runs, "--target", "99.9%")
-    assert re.search(r"No run reached 99\.9 %.*single, 1 worker", page)
+    assert re.search(r"No run reached 99\.9 %.*single", page)
 
 
 def test_the_page_can_be_opened_in_a_browser(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +112,7 @@ def test_files_that_were_cut_off_cost_a_section_and_no_more(name: str, runs: Pat
     damage(runs, name, '{"cut off')
     page = page_of(runs)
     assert 'id="accuracy"' in page
-    assert page.count("agrees</td>") == 17  # all that sent anything
+    assert page.count("agrees</td>") == 6  # all that sent anything
 
 
 def test_runs_of_another_schema_are_named_among_the_others(runs: Path) -> None:
@@ -121,7 +126,7 @@ def test_runs_of_another_schema_are_named_among_the_others(runs: Path) -> None:
 def test_only_damaged_runs_are_a_page_too(runs: Path) -> None:
     damage(runs, "summary.json", "{")
     page = page_of(runs)
-    assert page.count("damaged: summary.json") == 19
+    assert page.count("damaged: summary.json") == 8
     assert "<figure" not in page
 
 
