@@ -1,4 +1,4 @@
-"""Fifty real training steps: strategies that are equal in theory end with the same model."""
+"""25 real training steps: strategies that are equal in theory end with the same model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 from cluster.spec.documents.run_folder import RunFolder
 from tests.measuring import measure
 
-WORKERS, BATCH, STEPS = 4, 16, 50
+WORKERS, BATCH, STEPS = 4, 16, 25
 SEED = 2
-"""Sums in another order differ in the last bit. That stays small with most seeds, unless it moves
-an activation across a ReLU's zero: then a gradient jumps, and models differ by 1e-3 (seed 1)."""
+"""Sums in another order differ in the last bit, until this rounding decides a tie: then models
+differ by 1e-3 and more. With this seed none does; tests/unit/test_rounding.py has several seeds."""
 OVER_ALL = (
     "allreduce,ring,allgather,gather-scatter,reduce-broadcast,ddp"
     ",local-sgd,pairwise,parameter-server"

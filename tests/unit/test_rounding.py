@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from workloads.models.networks import MnistNet, make_model
 
-WORKERS, BATCH, STEPS, RATE, MOMENTUM = 4, 16, 50, 0.1, 0.5
+WORKERS, BATCH, STEPS, RATE, MOMENTUM = 4, 8, 50, 0.1, 0.5
 SEEDS = range(1, 4)
 
 
