@@ -11,9 +11,9 @@ from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.strategies import STRATEGIES
-from tests.measuring import measure, one
+from tests.measuring import Sweeps, measure, one
 
-SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "1000")
+SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "200")
 """A short run; evaluating all 10,000 digits would take longer than training."""
 MATRIX = [
     # workers, flags, expected runs
@@ -45,16 +45,22 @@ def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, ou
 
 
 def large_models_agree(
-    engine: str, workers: int, model: str, output: Path, *flags: str, tolerance: float = 0.02
+    engine: str,
+    workers: int,
+    model: str,
+    output: Path,
+    sweeps: Sweeps = (),
+    tolerance: float = 0.02,
 ) -> None:
     """Every strategy sends the predicted bytes of a large model, on average and at the busiest."""
     sizes = ("--epochs", "1", "--batch-size", "1", "--train-size", str(workers * LARGE_STEPS))
     measured = measure(
         *("--engine", engine, "--workers", str(workers), "--model", model, "--strategy", ALL),
-        *("--local-steps", "1", *sizes, *flags, "--output", str(output)),
+        *("--local-steps", "1", *sizes, "--output", str(output)),
+        sweeps=sweeps,
     )
     assert measured.code == 0, measured.stderr
-    assert len(measured.summaries) == len(ALL.split(","))
+    assert len(measured.summaries) == len(ALL.split(",")) * max(len(sweeps), 1)
     for summary in measured.summaries:
         summary_is_true(summary, engine, tolerance)
 

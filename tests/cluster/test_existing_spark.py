@@ -19,7 +19,7 @@ from tests.measuring import PATIENCE_S, PROJECT, Measured, finish, measure, one,
 pytestmark = pytest.mark.usefixtures("pyspark")
 SMALL = (
     *("--epochs", "2", "--train-size", "960", "--batch-size", "32", "--seed", "3"),
-    *("--test-size", "1000"),
+    *("--test-size", "200"),
 )
 
 

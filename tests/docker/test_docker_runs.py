@@ -69,7 +69,7 @@ def test_measured_bytes_match_theory_and_each_other(
 
 
 def test_every_strategy_moves_a_large_model_as_theory_says(tmp_path: Path) -> None:
-    laws.large_models_agree("docker", 4, "synthetic:4M", tmp_path)
+    laws.large_models_agree("docker", 3, "synthetic:2M", tmp_path)
     assert leftovers(tmp_path) == []
 
 
