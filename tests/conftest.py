@@ -19,6 +19,9 @@ from tests.browser import close_chromium
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Before torch is imported: its threads spin while they wait, and tests share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The same examples every time, however long a busy machine takes over one: no test fails by chance.
 hypothesis.settings.register_profile(
     "gradwire",
