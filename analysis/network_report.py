@@ -21,9 +21,10 @@ from rich.console import Console
 
 from analysis.report.context import Report
 from analysis.report.figures import present
-from analysis.report.page import Section, render
+from analysis.report.overview.headline import headline
+from analysis.report.page import render
 from analysis.report.print_tables import print_tables
-from analysis.report.sections import SECTIONS
+from analysis.report.sections import make_sections
 from analysis.tables.columns import OPTIONS
 from analysis.tables.find import add_runs, find_all
 from analysis.tables.load import load_runs
@@ -33,20 +34,15 @@ from cluster.spec.documents.run_folder import RunFolder, write_at_once
 WATCH_S = 3
 
 
-def make_sections(report: Report) -> list[Section]:
-    """Those that have data."""
-    found = [make(report) for make in SECTIONS]
-    return [section for section in found if section is not None]
-
-
 def write_report(report: Report, output: Path, refresh_s: int | None = None) -> list[str]:
     """Names of the files written below `output`; tables of an earlier report are deleted."""
     sections = make_sections(report)
     unused = [option for option in OPTIONS if report.runs.table[option].isna().all()]
     tables = {"runs": report.runs.table.drop(columns=unused)}
-    for section in sections:
-        tables |= {name: table for name, table in section.tables.items() if not table.empty}
-    page = render(sections, present(report.runs.table["strategy"].dropna()), refresh_s)
+    for part in (part for section in sections for part in (section, *section.parts)):
+        tables |= {name: table for name, table in part.tables.items() if not table.empty}
+    colours = present(report.runs.table["strategy"].dropna())
+    page = render(headline(report), sections, colours, refresh_s)
     (output / "tables").mkdir(parents=True, exist_ok=True)
     names = [f"tables/{name}.csv" for name in tables]
     for name, table in zip(names, tables.values(), strict=True):

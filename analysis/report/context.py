@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from analysis.tables.configurations import Configuration, find_configurations, grouped, named
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
+from analysis.tables.noise import unequal_computing
 from cluster.spec.documents.environment import Environment
+
+SAME_COMPUTING = (
+    *(
+        "engine",
+        "launcher",
+        "model",
+        "dataset",
+        "batch_size",
+        "workers",
+        "cpus",
+        "straggler",
+        "gpu",
+    ),
+    *("optimizer", "augment"),
+)
+"""Where these are equal a step's computing takes equally long, unless the host is contended."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,18 @@ class Report:
         return {task: named(members, with_workers=sizes) for task, members in tasks.items()}
 
     @cached_property
+    def contended(self) -> dict[int, str]:
+        """By number of a run: why its times allow no conclusion."""
+        found: dict[int, str] = {}
+        for members in grouped(self.configurations, lambda c: c.values(SAME_COMPUTING)).values():
+            if reason := computing_differs(members):
+                found |= {number: reason for config in members for number in config.numbers}
+        return found
+
+    def is_contended(self, configuration: Configuration) -> bool:
+        return configuration.numbers[0] in self.contended
+
+    @cached_property
     def environments(self) -> dict[str, Environment]:
         """By session: of its first run that recorded it."""
         found: dict[str, Environment] = {}
@@ -49,3 +79,12 @@ class Report:
             numbers = [int(str(number)) for number in members.index]
             found |= {n: f"{n}\u2002{text}" for n, text in zip(numbers, texts, strict=True)}
         return found
+
+
+def computing_differs(configurations: Iterable[Configuration]) -> str:
+    """Why their steps have no order, where computing that should be equal is not; else empty."""
+    known = list(configurations)
+    return unequal_computing(
+        [config.median("compute_median_s") for config in known],
+        [config.median("step_median_s") for config in known],
+    )

@@ -18,6 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
+from analysis.tables.noise import mean_text
+
 HERE = Path(__file__).resolve().parent
 
 Row = dict[str, Any]
@@ -37,6 +39,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Heading:
+    """Below the title of a section or of a part."""
+
     macro: ClassVar = "heading"
     text: str
 
@@ -47,7 +51,25 @@ class Bullets:
 
     macro: ClassVar = "bullets"
     items: Sequence[str | tuple[str, str]]
-    style: str = "findings"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of the first screen."""
+
+    question: str
+    text: str
+    grey: bool = False
+    """Of times that allow no conclusion."""
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Answers:
+    macro: ClassVar = "answers"
+    answers: Sequence[Answer]
 
 
 @dataclass(frozen=True)
@@ -101,6 +123,12 @@ class Column:
     text: Callable[[Any], str] = str
     style: str = ""
     """left: wraps; word: left-aligned, one line; code: a command. Empty: a number."""
+    from_times: bool = False
+    """A ratio or a rate of times; a key that ends in _s is a time."""
+
+    @property
+    def is_time(self) -> bool:
+        return self.from_times or self.key.endswith("_s")
 
 
 @dataclass(frozen=True)
@@ -110,20 +138,24 @@ class Cell:
     sort: str
     note: str
     problem: str
+    style: str
 
 
 @dataclass(frozen=True)
 class Table:
     """A row's `strategy` lets it be switched off; `<key>_note` is small print below a cell.
 
-    A column without values is left out. On a phone a table scrolls sideways, or folds: the first
-    column, and the others in threes below it.
+    `<key>_sd` is the standard deviation of a mean over seeds; a click shows the rows `by_seed`.
+    Times of a row that is `contended` are grey. A column without values is left out. On a phone a
+    table scrolls sideways, or folds: the first column, and the others in threes below it.
     """
 
     macro: ClassVar = "table"
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[Column]
     folds: bool = False
+    name: str = ""
+    """Of the files it is saved as; empty: that of its section."""
 
     @cached_property
     def shown(self) -> list[Column]:
@@ -153,7 +185,7 @@ class Fragment:
         return Markup(TEMPLATES.get_template(self.template).render(self.values))
 
 
-Block = Text | Heading | Bullets | Chart | Choice | Table | Details | Fragment
+Block = Text | Heading | Bullets | Answers | Chart | Choice | Table | Details | Fragment
 
 
 @dataclass(frozen=True)
@@ -165,6 +197,9 @@ class Section:
     note: str = ""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """The numbers behind the figures: tables/NAME.csv."""
+    parts: Sequence[Section] = ()
+    is_folded: bool = False
+    """Of a part: a click shows it."""
 
 
 def texts(*paragraphs: str) -> list[Block]:
@@ -181,12 +216,23 @@ def _cell(row: Mapping[str, Any], column: Column) -> Cell:
     known = _is_known(value)
     is_number = known and isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(
-        text=column.text(value) if known else "-",
+        text=_with_sd(column.text, value, row.get(f"{column.key}_sd")) if known else "-",
         column=column,
         sort=f"{value:.6g}" if is_number and column.style != "left" else "",
         note=row.get(f"{column.key}_note") or "",
         problem=row.get(f"{column.key}_problem") or "",
+        style=_style(column, bool(row.get("contended"))),
     )
+
+
+def _style(column: Column, contended: bool) -> str:
+    styles = ["left" if column.style == "code" else column.style]
+    styles += ["contended"] if contended and column.is_time else []
+    return " ".join(filter(None, styles))
+
+
+def _with_sd(text: Callable[[Any], str], value: Any, sd: float | None) -> str:
+    return text(value) if sd is None or pd.isna(sd) else mean_text(text, float(value), float(sd))
 
 
 def escaped(value: Any) -> Any:
@@ -200,16 +246,29 @@ def escaped(value: Any) -> Any:
     return [escaped(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+@dataclass(frozen=True)
+class Headline:
+    """Above the first section."""
+
+    title: str
+    about: str
+    command: str = ""
+
+
 def render(
-    sections: Sequence[Section], colours: Mapping[str, str], refresh_s: int | None = None
+    headline: Headline,
+    sections: Sequence[Section],
+    colours: Mapping[str, str],
+    refresh_s: int | None = None,
 ) -> str:
     """`colours` are those of the strategies; the page reloads itself every `refresh_s` seconds."""
     return TEMPLATES.get_template("page.html").render(
+        headline=headline,
         sections=sections,
         colours=colours,
         refresh_s=refresh_s,
         style=_asset("report.css"),
-        script=_asset("report.js"),
+        script=_asset("report.js") + _asset("tables.js"),
         plotly=Markup(get_plotlyjs()),
     )
 

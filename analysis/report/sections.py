@@ -1,32 +1,62 @@
-"""The sections of the report, in the order of the page: Report -> Section, or None without data."""
+"""The sections of the report, in the order of the page, and the parts that each is made of."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from analysis.report.accuracy import accuracy, consensus, correlation, shards
 from analysis.report.context import Report
-from analysis.report.overview import environment, overview, repeat, trust
+from analysis.report.overview import all_runs, environment, overview, repeat, trust
 from analysis.report.page import Section
 from analysis.report.references import prediction, published
 from analysis.report.time import bottlenecks, epochs, scaling, steps
 from analysis.report.traffic import bandwidth, by_node, gpus, over_time
 
-SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
-    overview.section,
-    accuracy.section,
-    correlation.section,
-    over_time.section,
-    by_node.section,
-    steps.section,
-    epochs.section,
-    bottlenecks.section,
-    scaling.section,
-    bandwidth.section,
-    shards.section,
-    gpus.section,
-    consensus.section,
-    published.section,
-    prediction.section,
-    trust.section,
-    environment.section,
-    repeat.section,
+Make = Callable[[Report], Section | None]
+"""None without data."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One section of the page. Its first part has its title; the others have their own."""
+
+    name: str
+    title: str
+    parts: Sequence[Make]
+    folded: Sequence[Make] = ()
+
+
+GROUPS = (
+    Group("answers", "Answers", [overview.section]),
+    Group("published", "Published and lab tables", [published.section]),
+    Group("accuracy", "Accuracy against bytes", [accuracy.section], [correlation.section]),
+    Group("learning", "Learning", [], [consensus.section, shards.section]),
+    Group("time", "Time", [bottlenecks.section, steps.section], [epochs.section]),
+    Group("traffic", "Traffic matrix", [by_node.section], [over_time.section]),
+    Group("links", "Links", [bandwidth.section, gpus.section]),
+    Group("scaling", "Scaling", [scaling.section]),
+    Group("trust", "Trust", [trust.section]),
+    Group(
+        "appendix",
+        "Appendix",
+        [],
+        [prediction.section, all_runs.section, environment.section, repeat.section],
+    ),
 )
+
+
+def make_sections(report: Report) -> list[Section]:
+    """Those that have data."""
+    found = [_make(group, report) for group in GROUPS]
+    return [section for section in found if section is not None]
+
+
+def _make(group: Group, report: Report) -> Section | None:
+    parts = [part for make in group.parts if (part := make(report)) is not None]
+    folded = [part for make in group.folded if (part := make(report)) is not None]
+    if not parts and not folded:
+        return None
+    first = parts.pop(0) if parts and len(group.parts) == 1 else Section("", "", ())
+    inside = [*parts, *(replace(part, is_folded=True) for part in folded)]
+    return replace(first, name=group.name, title=group.title, parts=inside)

@@ -55,6 +55,20 @@ class Configuration:
         """Over its runs, of those that know it."""
         return mean_of(self.runs[column])
 
+    def median(self, column: str) -> float | None:
+        """Over its runs: one contended run of several does not change it much."""
+        known = self.runs[column].dropna().astype(float)
+        return None if known.empty else float(known.median())
+
+    def means(self, columns: Iterable[str]) -> dict[str, float | None]:
+        """By column; under NAME_sd the standard deviation over seeds, None with one run."""
+        found: dict[str, float | None] = {}
+        for column in columns:
+            known = self.runs[column].dropna().astype(float)
+            found[column] = None if known.empty else float(known.mean())
+            found[f"{column}_sd"] = float(known.std()) if len(known) > 1 else None
+        return found
+
     def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """What a frame of Runs holds of its runs."""
         return frame[frame["number"].isin(self.numbers)]

@@ -6,7 +6,7 @@ and batch) takes unequal times, a difference between steps is not the exchange's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ class Measured:
     low: float
     high: float
     seeds: int = 1
+    sd: float | None = None
+    """Standard deviation over seeds; None with one."""
     is_time: bool = False
 
 
@@ -48,6 +50,7 @@ def measured(configurations: Sequence[Configuration], column: str) -> list[Measu
                     float(values.min()),
                     float(values.max()),
                     len(values),
+                    float(values.std()) if len(values) > 1 else None,
                     is_time=column.endswith("_s"),
                 )
             )
@@ -73,16 +76,31 @@ def not_distinguishable(best: Measured, others: Sequence[Measured]) -> list[Meas
     return [other for other in others if not distinguishable(best, other)]
 
 
+def mean_text(text: Callable[[float], str], mean: float, sd: float) -> str:
+    """12.3 ± 0.4 ms: the standard deviation in the unit and with the decimals of the mean."""
+    number, _, unit = text(mean).partition(" ")
+    try:
+        size = float(number.replace(",", "")) / mean
+    except (ValueError, ZeroDivisionError):
+        return text(mean)
+    decimals = len(number.partition(".")[2])
+    return f"{number} ± {abs(sd * size):.{decimals}f} {unit}".rstrip()
+
+
 def why_no_order(numbers: Sequence[Measured]) -> str:
     if any(number.seeds == 1 for number in numbers):
         return "one seed each: use --repeat 3 to separate differences from chance"
     return "their ranges over seeds overlap"
 
 
-def unequal_computing(medians: Iterable[float | None]) -> str:
-    """Why steps of one model and batch have no order, given their computing; empty if they do."""
+def unequal_computing(medians: Iterable[float | None], steps: Iterable[float | None] = ()) -> str:
+    """Why steps of one model and batch have no order, given their computing; empty if they do.
+
+    Computing that is a small part of all steps may differ: it cannot make their order.
+    """
     known = [median for median in medians if median]
-    if not known or max(known) <= (1 + TIMES_AGREE) * min(known):
+    shortest = min((step for step in steps if step), default=0.0)
+    if not known or max(known) - min(known) <= TIMES_AGREE * max(min(known), shortest):
         return ""
     return (
         f"no order, since the same computing took {seconds_text(min(known))} to"

@@ -15,7 +15,13 @@ from analysis.network_report import main
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 RUNS, EXPECTED = DATA / "runs", DATA / "report"
-TITLES = {"h2": "{id}: {text}", "h3": "  {text}", "caption": "  {text}"}
+TITLES = {
+    "h2": "{id}: {text}",
+    "h3": " {id}: {text}",
+    "h4": "  {text}",
+    "summary": "  + {text}",
+    "caption": "  {text}",
+}
 
 
 class Structure(HTMLParser):

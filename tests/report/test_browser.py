@@ -17,26 +17,21 @@ from tests.report.record import DATA, RUNS
 LABEL_SKEW = DATA / "label-skew"
 
 SECTIONS = {
-    "overview": 0,
-    "accuracy": 2,
-    "correlation": 1,
-    "over-time": 1,
-    "by-node": 2,
-    "steps": 2,
-    "epochs": 1,
-    "bottlenecks": 0,
-    "scaling": 2,
-    "bandwidth": 1,
-    "consensus": 1,
+    "answers": 0,
     "published": 0,
-    "prediction": 2,
+    "accuracy": 3,
+    "learning": 1,
+    "time": 3,
+    "traffic": 1,
+    "links": 1,
+    "scaling": 2,
     "trust": 1,
-    "environment": 0,
-    "repeat": 0,
+    "appendix": 2,
 }
 """Section -> how many figures it has."""
 
 LOOK_AT_ALL = """(async () => {
+    for (const folded of document.querySelectorAll('details')) folded.open = true;
     for (const chart of document.querySelectorAll('figure.chart')) {
         chart.scrollIntoView();
         while (!chart.dataset.drawn) await new Promise(done => setTimeout(done, 10));
@@ -119,26 +114,11 @@ def test_hovering_over_a_curve_shows_epoch_and_accuracy(browser: Browser) -> Non
     assert re.search(r"epoch 3: \d+\.\d\d %", shown)
 
 
-def test_hovering_over_a_pair_of_nodes_shows_measured_and_theory(
-    browser: Browser,
-) -> None:
-    maps = browser.run(
-        "document.querySelector('#traffic-matrix').data"
-        ".map(t => [t.name, t.zmax, t.z[0][3], t.customdata[0][3]])"
+def test_a_pair_of_nodes_has_what_was_measured_and_theory(browser: Browser) -> None:
+    pair = browser.run(
+        "document.querySelector('.matrices .heat[title^=\"node 0 to node 3\"]').title"
     )
-    (theory, most, predicted, texts), (measured, same, carried, other_texts) = maps
-    assert (theory, measured) == ("theory", "measured")
-    assert most == same >= carried > predicted > 0
-    assert texts == other_texts[::-1]
-    top_right = (7 / 8, 1 / 8)  # of four by four
-    browser.point_at(
-        "#traffic-matrix .x2y2 .heatmaplayer image",
-        until="document.querySelector('#traffic-matrix .hoverlayer').textContent"
-        ".includes('node0 to node3')",
-        at=top_right,
-    )
-    shown = browser.run("document.querySelector('#traffic-matrix .hoverlayer').textContent")
-    assert re.search(r"node0 to node3: measured .*B, theory .*B per round", shown)
+    assert re.search(r"node 0 to node 3: measured .*B, theory .*B per round", pair)
 
 
 def lines_of(browser: Browser, strategy: str) -> int:
@@ -151,7 +131,7 @@ def lines_of(browser: Browser, strategy: str) -> int:
 
 def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser) -> None:
     rows = (
-        "[...document.querySelectorAll('tr[data-strategy=pairwise]')]"
+        "[...document.querySelectorAll('tbody[data-strategy=pairwise]')]"
         ".filter(r => r.offsetParent).length"
     )
     before = lines_of(browser, "pairwise"), browser.run(rows)
@@ -167,31 +147,26 @@ def test_a_strategy_can_be_switched_off_everywhere_and_on_again(browser: Browser
 
 
 def test_another_run_can_be_chosen(browser: Browser) -> None:
-    names = "[...document.querySelector('#bytes-by-node').data[0].x]"
+    names = "document.querySelector('#traffic-over-time').data.map(t => t.name)"
     choose = (
-        "(() => {{ const figure = document.querySelector('#bytes-by-node').closest('figure');"
+        "(() => {{ const figure = document.querySelector('#traffic-over-time').closest('figure');"
         " const s = figure.querySelector('select'); s.selectedIndex = {0};"
         " s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()"
     )
     options = browser.run(
-        "[...document.querySelector('#bytes-by-node').closest('figure')"
+        "[...document.querySelector('#traffic-over-time').closest('figure')"
         ".querySelectorAll('option')].map(o => o.text)"
     )
-    place = next(at for at, text in enumerate(options) if text.startswith("parameter-server"))
-    assert browser.run(names) == ["node0", "node1", "node2"]
+    place = next(at for at, text in enumerate(options) if "parameter-server" in text)
+    assert len(browser.run(names)) == 1
     browser.run(choose.format(place))
-    assert browser.run(names) == [
-        "node0",
-        "node1",
-        "node2",
-        "node3",
-    ]  # the server is a node of its own
+    assert len(browser.run(names)) == 4  # the server is a node of its own
     browser.run(choose.format(0))
 
 
 def test_choices_survive_a_reload(page: Path) -> None:
     """--watch has the page load itself again every few seconds."""
-    figure = "document.querySelector('#bytes-by-node').closest('figure')"
+    figure = "document.querySelector('#traffic-over-time').closest('figure')"
     state = (
         "[document.documentElement.dataset.theme ?? '',"
         " document.querySelectorAll('.chip[aria-pressed=false]').length,"
@@ -210,7 +185,7 @@ def test_choices_survive_a_reload(page: Path) -> None:
         assert browser.run(state) == ["dark", 1, 2]
         browser.run(LOOK_AT_ALL)
         assert lines_of(browser, "pairwise") == 0
-        assert len(browser.run("[...document.querySelector('#bytes-by-node').data[0].x]")) == 4
+        assert len(browser.run("document.querySelector('#traffic-over-time').data")) == 3
         browser.click(".chip[data-strategy=pairwise]")
         browser.open(page)
         assert browser.run(state) == ["dark", 0, 2]
@@ -257,6 +232,28 @@ def test_a_column_sorts_its_table(browser: Browser) -> None:
     found = browser.run(values)
     assert len(found) > 2
     assert found == sorted(found)
+
+
+def test_a_table_is_saved_as_csv_markdown_and_latex(page: Path, tmp_path: Path) -> None:
+    """As shown: a row for each configuration, then for the seeds of the first, too."""
+    with chromium() as browser:
+        browser.open(page)
+        browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        for kind in ("csv", "md"):
+            browser.click(f"[data-name=results] [data-table={kind}]")
+        browser.click(".seeds")
+        browser.click("[data-name=results] [data-table=tex]")
+        paths = [tmp_path / f"results.{kind}" for kind in ("csv", "md", "tex")]
+        while not all(path.exists() for path in paths):  # the test's own limit is enough
+            browser.run("new Promise(done => setTimeout(done, 50))")
+        assert browser.errors == []
+    csv, markdown, latex = (path.read_text().splitlines() for path in paths)
+    assert csv[0].startswith("configuration,accuracy,")
+    assert markdown[1].startswith("|---|---:|")
+    assert len(markdown) == len(csv) + 1
+    rows = [line for line in latex if line.endswith(r"\\")]
+    assert len(rows) == len(csv) + 2
+    assert all(r"\%" in line or " - " in line for line in rows[1:])
 
 
 def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
@@ -347,8 +344,8 @@ def test_label_skew_and_the_time_of_epochs_are_drawn(tmp_path: Path) -> None:
         browser.open(tmp_path / "report.html")
         browser.run(LOOK_AT_ALL)
         drawn = dict(browser.run(DRAWN))
-        assert drawn["shards"] == 3 * 10  # workers and labels
-        assert drawn["epochs"] == 3 * 3  # epochs, and what they are made of
+        assert drawn["learning"] == 3 * 10  # workers and labels
+        assert drawn["time"] == 3 * 3  # epochs, and what they are made of
         assert browser.errors == []
     counts = pd.read_csv(tmp_path / "tables" / "labels.csv")
     assert counts.groupby(["configuration", "rank"])["count"].sum().unique().tolist() == [320]

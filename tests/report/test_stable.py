@@ -16,9 +16,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from analysis.network_report import main, make_sections
+from analysis.network_report import main
 from analysis.report.context import Report
 from analysis.report.page import Chart, Choice
+from analysis.report.sections import make_sections
 from analysis.tables.load import load_runs
 from cluster.spec.documents.run_folder import find_runs
 from tests.report.record import RUNS, expected, report
@@ -49,8 +50,9 @@ def test_it_does_not_depend_on_place_time_zone_language_or_chance(tmp_path: Path
 def test_every_figure_is_one_that_plotly_knows() -> None:
     """A misspelt property is ignored by the browser; the library's own schema refuses it."""
     figures = 0
-    for section in make_sections(Report.of(load_runs(find_runs(RUNS)))):
-        for block in section.body:
+    made = make_sections(Report.of(load_runs(find_runs(RUNS))))
+    for part in (part for section in made for part in (section, *section.parts)):
+        for block in part.body:
             if isinstance(block, Chart | Choice):
                 for figure in block.content.get("choices", [block.content]):
                     assert go.Figure(data=figure["data"], layout=figure["layout"]).data
@@ -176,9 +178,8 @@ def test_auxiliary_services_are_counted_apart_from_training(runs: Path) -> None:
     document["spec"]["launcher"] = "spark"
     path.write_text(json.dumps(document))
     page = page_of(runs)
-    by_node = page.partition('id="by-node"')[2].partition('id="steps"')[0]
-    assert re.search(r"launcher spark.*?24\.7 kB.*?54\.3 kB", by_node, re.S)
-    assert '"x":["node0","node1","node2","master","driver"]' in by_node
+    traffic = page.partition('id="traffic"')[2].partition('id="links"')[0]
+    assert re.search(r"launcher spark.*?24\.7 kB.*?54\.3 kB", traffic, re.S)
 
 
 def test_watching_follows_a_running_run(runs: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cost model: its formula, its fit, its ranges and errors, and the advice made of it."""
+"""The cost model: its formula, its fit, its ranges and errors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
-from analysis.predict.advice import advice, by_link, clusters
 from analysis.predict.cost_model import (
     Cluster,
     Constants,
@@ -22,7 +20,7 @@ from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.observations import Observation, observe_all
-from analysis.tables.noise import Measured
+from cluster.spec import strategies
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -216,7 +214,7 @@ def test_a_file_that_is_no_model_is_refused(text: str, reason: str, tmp_path: Pa
 
 def test_the_shipped_model_knows_its_error_and_strategies_that_exist() -> None:
     model = load()
-    assert set(model.strategies) <= {each.strategy for each in clusters(model, 10**6, 100)}
+    assert set(model.strategies) <= set(strategies.STRATEGIES)
     assert model.knows("local-sgd")  # by the constants of allreduce, whose messages it sends
     assert not model.knows("single")
     assert model.errors is not None
@@ -252,60 +250,6 @@ def test_a_run_with_more_workers_than_tables_take_is_not_observed(tmp_path: Path
     document["spec"] |= {"workers": 10**9, "train_size": 10**12}
     copy.summary.write_text(json.dumps(document))
     assert observe_all([copy]) == []
-
-
-def test_advice_names_the_quickest_and_why() -> None:
-    ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
-    model = Fitted(dict.fromkeys(("allreduce", "parameter-server"), TRUE), ranges, None)
-    text = str(advice(model, "a model", 10**6, 100, 8))
-    assert "Which strategy at 100 Mbit/s for a model, and why?" in text
-    assert "at every step: allreduce" in text
-    assert "(slowest: parameter-server" in text
-    assert "for 8 workers" in text
-    assert "one node carries 8." in text  # MB: eight workers' models
-    assert isinstance(by_link(load(), 10**6, 8), str)
-
-
-@pytest.mark.parametrize(
-    ("time", "why"),
-    [
-        ((0.0, 1.0, 0.0, 0.0), ", since one node carries 8"),
-        ((1.0, 1.0, 0.0, 0.0), ", more than its bytes alone take"),
-        ((0.0, 1.0, 1e-5, 0.0), ", since its nodes have much to copy and add up"),
-        ((0.0, 0.1, 0.0, 0.0), " ms)."),  # quicker than its bytes: no reason to be slow
-    ],
-)
-def test_bytes_are_the_reason_only_where_they_take_as_long(
-    time: tuple[float, ...], why: str
-) -> None:
-    constants = {"parameter-server": dataclasses.replace(TRUE, time=time)}
-    ranges = {"workers": (2.0, 8.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
-    assert why in str(advice(Fitted(constants, ranges, None), "a model", 10**6, 100, 8))
-
-
-def step(strategy: str, label: str, *seconds: float) -> Measured:
-    """Of a run for each seed."""
-    ends = min(seconds), max(seconds)
-    return Measured(strategy, label, fmean(seconds), *ends, len(seconds), is_time=True)
-
-
-def test_steps_that_noise_explains_have_no_order() -> None:
-    for ring in ((0.46,), (0.39, 0.6)):
-        steps = [step("ring", "ring", *ring), step("allreduce", "allreduce", 0.4, 0.45)]
-        text = str(advice(load(), "a model", 10**6, 100, 8, "", steps))
-        assert "ring" in text.partition("(not distinguishable)")[0]
-        assert "slowest" not in text
-
-
-def test_what_was_measured_is_not_predicted() -> None:
-    steps = [step("ring", "ring", 0.5), step("allreduce", "allreduce, lr 1", 0.4)]
-    text = str(advice(load(), "a model", 10**6, 100, 8, "Learned.", steps))
-    assert "allreduce, lr 1, 400 ms (slowest: ring, 500 ms), measured." in text
-    measured, _, predicted = text.partition("Not measured but predicted")
-    assert "Learned." in measured
-    assert "gather-scatter" in predicted
-    assert "ring" not in predicted
-    assert "allreduce" not in predicted
 
 
 def test_sweeps_find_crossovers_and_what_is_outside_the_fit() -> None:

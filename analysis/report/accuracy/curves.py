@@ -31,6 +31,8 @@ class Reached:
     epochs: float | None = None
     payload_bytes: float | None = None
     seconds: float | None = None
+    payload_bytes_sd: float | None = None
+    """NaN with one seed."""
 
 
 def target_text(target: float) -> str:
@@ -93,19 +95,23 @@ def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
     """At the first epoch whose accuracy is the target or more."""
     points = _scored(runs, configuration)
     first = points[points["accuracy"] >= target].groupby("number").head(1)
-    means = (mean_of(first[name]) for name in ("epoch", "payload_bytes", "seconds"))
-    return Reached(len(first), len(configuration.numbers), *means)
+    epochs, sent, seconds = (mean_of(first[name]) for name in ("epoch", "payload_bytes", "seconds"))
+    spread = float(first["payload_bytes"].std())
+    return Reached(len(first), len(configuration.numbers), epochs, sent, seconds, spread)
 
 
 def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float | None:
-    """The highest whole percent that half of the configurations reach in all of their runs."""
+    """The highest whole percent that half of the configurations have in the end, in all runs.
+
+    The end is scored on the whole test set, the epochs before it on fewer samples.
+    """
     scored = [_scored(runs, configuration) for configuration in configurations]
-    bests = [
-        float(points.groupby("number")["accuracy"].max().min())
+    finals = [
+        float(points.groupby("number")["accuracy"].last().min())
         for points in scored
         if not points.empty
     ]
-    if not bests:
+    if not finals:
         return None
-    bests.sort(reverse=True)
-    return math.floor(100 * bests[(len(bests) - 1) // 2] + 1e-9) / 100
+    finals.sort(reverse=True)
+    return math.floor(100 * finals[(len(finals) - 1) // 2] + 1e-9) / 100

@@ -1,6 +1,6 @@
 "use strict";
 // Draws a figure when it comes near the window, and all of them for printing; hides strategies;
-// switches the theme; sorts tables; saves figures; keeps the reader's choices.
+// switches the theme; saves figures; keeps the reader's choices.
 (() => {
   const root = document.documentElement;
   const charts = [...document.querySelectorAll("figure.chart")];
@@ -161,8 +161,8 @@
     for (const chip of document.querySelectorAll(".chip")) {
       chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.strategy)));
     }
-    for (const row of document.querySelectorAll("tr[data-strategy]")) {
-      row.hidden = hidden.has(row.dataset.strategy);
+    for (const rows of document.querySelectorAll("tbody[data-strategy]")) {
+      rows.hidden = hidden.has(rows.dataset.strategy);
     }
   }
 
@@ -189,26 +189,8 @@
     }
   }
 
-  function sortBy(head) {
-    const table = head.closest("table"), place = [...head.parentNode.children].indexOf(head);
-    const up = head.dataset.sorted !== "up";
-    for (const other of head.parentNode.children) delete other.dataset.sorted;
-    head.dataset.sorted = up ? "up" : "down";
-    const value = (row) => {
-      const cell = row.children[place];
-      return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent;
-    };
-    const rows = [...table.querySelectorAll("tbody tr")];
-    rows.sort((a, b) => {
-      const [x, y] = up ? [value(a), value(b)] : [value(b), value(a)];
-      const areNumbers = typeof x === "number" && typeof y === "number";
-      return areNumbers ? x - y : String(x).localeCompare(String(y));
-    });
-    rows.forEach((row) => row.parentNode.append(row));
-  }
-
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("button, .sortable th");
+    const target = event.target.closest("button");
     if (!target) return;
     if (target.dataset.save === "csv") saveTable(target.closest("figure"));
     else if (target.dataset.save) save(target.closest("figure"), target.dataset.save);
@@ -217,7 +199,7 @@
       const dark = getComputedStyle(root).colorScheme.includes("dark");
       root.dataset.theme = dark ? "light" : "dark";
       keep();
-    } else if (target.tagName === "TH") sortBy(target);
+    }
   });
   document.addEventListener("change", (event) => {
     if (!event.target.matches("figure.chart select")) return;

@@ -1,42 +1,33 @@
-"""All runs in one table, and the findings in a few sentences."""
+"""The first screen: the answers, and one row per configuration with its seeds folded inside."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pandas as pd
 
+from analysis.report.accuracy.curves import reached, target_text, usual_target
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
-from analysis.report.page import Block, Bullets, Column, Row, Section, Table, Text
-from analysis.tables.configurations import is_chance_level
-from analysis.tables.labels import in_common, scored_on
+from analysis.report.page import Answers, Block, Column, Details, Row, Section, Table
+from analysis.tables.configurations import Configuration
+from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, percents, seconds_text
 from cluster.spec.documents.records import HEADER_BYTES
 
-four_digits = functools.partial(bytes_text, digits=4)
-
-COLUMNS = [
-    Column("run", "run_label", style="left"),
-    Column("accuracy", "accuracy", percents()),
-    Column("learning rate", "full_lr", "{:.3g}".format),
-    Column("sent per worker and step", "sent_per_step_bytes", four_digits),
-    Column("predicted", "predicted_per_step_bytes", four_digits),
-    Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
-    Column("sent in training, all nodes", "train_sent_bytes", bytes_text),
-    Column("payload per point of accuracy", "bytes_per_point", bytes_text),
-    Column("median step", "step_median_s", seconds_text),
-    Column("training", "train_s", seconds_text),
-    Column("counters agree within", "counters_largest_difference", percents(3)),
-]
+MEANS = (
+    *("accuracy", "train_payload_bytes", "step_median_s", "train_s", "sent_over_predicted"),
+    *("compute_median_s", "exposed_communication_median_s"),
+)
+MOST_ROWS = 14
+"""More are folded: the answers are above them."""
 NOTE = (
-    "Sent per worker and step: payload of the training phase, mean over workers; payload is what an"
-    f" interface counted less {HEADER_BYTES} bytes of headers per packet. Predicted: bytes that the"
-    " strategy's message schedule sends. Sent in training: all interfaces, headers included. A"
-    " point of accuracy is one percent. Learning rate: after the scaling rule (--lr-rule) and"
-    " warm-up. Counters: largest difference of the kernel's and Docker's counters from the worker's"
-    " own. Accuracy: of the average of all workers' models, {scored_on}."
+    "Mean ± standard deviation over seeds; a click shows each seed. Accuracy: of the average of all"
+    " workers' models, {scored_on}. Payload: what all interfaces counted in training less"
+    f" {HEADER_BYTES} bytes of headers per packet. Step: median; training: all of its"
+    " steps. Share of communication: exposed communication over the step. Sent / predicted: payload"
+    " over the bytes of the strategy's message schedule. Numbers in grey italics are times of a"
+    " contended host: the same computing took unequal times, so they allow no conclusion."
 )
 
 
@@ -48,81 +39,64 @@ def problem(run: pd.Series[Any]) -> str:
 
 
 def section(report: Report) -> Section:
-    table = report.runs.table
-    rows = _rows(report)
-    rates = {(row["full_lr"], row["full_lr_note"]) for row in rows}
-    columns = [column for column in COLUMNS if column.key != "full_lr" or len(rates) > 1]
-    body: list[Block] = [
-        Text(_summary(report) + (_rate(*rates.pop()) if len(rates) == 1 else "")),
-        Bullets(answers(report), "answers"),
-        Table(rows, columns, folds=True),
+    body: list[Block] = [Answers(answers(report))]
+    if rows := [_row(report, configuration) for configuration in report.configurations]:
+        table = Table(rows, _columns(report), folds=True, name="results")
+        many = len(rows) > MOST_ROWS
+        body.append(Details(f"All {len(rows)} configurations", [table]) if many else table)
+    frame = pd.DataFrame(rows).drop(columns=["by_seed", "contended"], errors="ignore")
+    note = NOTE.format(scored_on=scored_on(report.runs.table))
+    return Section("answers", "Answers", body, note, {"results": frame})
+
+
+def _columns(report: Report) -> list[Column]:
+    targets = {target for target in _targets(report).values() if target}
+    aim = target_text(targets.pop()) if len(targets) == 1 else "the target"
+    return [
+        Column("configuration", "configuration", style="left"),
+        Column("accuracy", "accuracy", percents()),
+        Column("payload sent, all nodes", "train_payload_bytes", bytes_text),
+        Column(f"payload to {aim}", "to_target_bytes", bytes_text),
+        Column("median step", "step_median_s", seconds_text),
+        Column("share of communication", "share", percents(0), from_times=True),
+        Column("training", "train_s", seconds_text),
+        Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
     ]
-    return Section("overview", "Overview", body, NOTE.format(scored_on=scored_on(table)))
 
 
-def _rows(report: Report) -> list[Row]:
-    table = report.runs.table
-    several_models, several_engines, several_sessions = (
-        table[name].nunique() > 1 for name in ("model", "engine", "session")
-    )
-    rows = []
-    for number, run in table.iterrows():
-        where = f"{run['session']}/{run['run']}" if several_sessions else str(run["run"])
-        if several_engines and not pd.isna(run["engine"]):
-            where = f"{run['engine']} {where}"
-        if several_models and not pd.isna(run["model"]):
-            where = f"{run['model']}, {where}"
-        rows.append(
-            {
-                **{str(name): value for name, value in run.items()},
-                "run_label": report.run_names[int(str(number))],
-                "run_label_note": where,
-                "run_label_problem": problem(run),
-                "bytes_per_point": cost_of_a_point(run),
-                "full_lr": _learning_rate(run),
-                "full_lr_note": rule_words(run),
-            }
-        )
-    return rows
+def _targets(report: Report) -> dict[str, float | None]:
+    """By task; None at chance level."""
+    return {
+        task: None
+        if all(config.is_chance_level for config in members)
+        else report.target or usual_target(report.runs, members)
+        for task, members in report.tasks.items()
+    }
 
 
-def _summary(report: Report) -> str:
-    """How many runs and configurations, and what is the same in all of them."""
-    runs, kinds = len(report.runs.table), len(report.configurations)
-    text = f"{runs} run{'' if runs == 1 else 's'}"
-    if 1 < kinds < runs:
-        text += f" of {kinds} configurations"
-    lost = runs - len(report.runs.completed)
-    text += f", {lost} of them not completed" if lost else ""
-    common = in_common(report.runs.completed)
-    if common:
-        text += f"{', all with' if runs > 1 else ':'} {common}"
-    return f"{text}."
+def _row(report: Report, configuration: Configuration) -> Row:
+    row: Row = {
+        "configuration": configuration.label,
+        "strategy": configuration.strategy,
+        "contended": report.is_contended(configuration),
+        **configuration.means(MEANS),
+    }
+    row["share"] = _share(row)
+    if target := _targets(report).get(configuration.task):
+        got = reached(report.runs, configuration, target)
+        row["to_target_bytes"] = got.payload_bytes
+        row["to_target_bytes_sd"] = got.payload_bytes_sd
+        if got.seeds < got.of:
+            row["to_target_bytes_note"] = f"{got.seeds} of {got.of} runs reached it"
+    if len(configuration.numbers) > 1:
+        row["by_seed"] = [
+            {**run.to_dict(), "configuration": f"seed {run['seed']}", "share": _share(run)}
+            | {"contended": row["contended"]}
+            for _, run in configuration.runs.iterrows()
+        ]
+    return row
 
 
-def _rate(full: float | None, note: str) -> str:
-    """The learning rate that all runs share."""
-    if full is None:
-        return ""
-    return f" Learning rate {full:.3g}{f' ({note})' if note else ''}."
-
-
-def _learning_rate(run: pd.Series[Any]) -> float | None:
-    return None if run["dataset"] == "none" or pd.isna(run["full_lr"]) else float(run["full_lr"])
-
-
-def rule_words(run: pd.Series[Any]) -> str:
-    """The rule that scaled --lr; empty where it was not scaled."""
-    rule = run["lr_rule"]
-    if pd.isna(rule) or rule == "none" or run["dataset"] == "none":
-        return ""
-    return f"{rule} rule, from {run['lr']:g}"
-
-
-def cost_of_a_point(run: pd.Series[Any]) -> float | None:
-    """Payload of all nodes in training per percent of accuracy; None at chance level."""
-    if pd.isna(run["accuracy"]) or pd.isna(run["train_payload_bytes"]) or not run["accuracy"]:
-        return None
-    if is_chance_level(run, float(run["accuracy"])):
-        return None
-    return float(run["train_payload_bytes"]) / (100 * float(run["accuracy"]))
+def _share(row: Any) -> float | None:
+    exposed, step = row["exposed_communication_median_s"], row["step_median_s"]
+    return None if pd.isna(exposed) or pd.isna(step) or not step else exposed / step

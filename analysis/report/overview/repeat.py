@@ -6,7 +6,7 @@ import shlex
 import pandas as pd
 
 from analysis.report.context import Report
-from analysis.report.page import Column, Details, Row, Section, Table
+from analysis.report.page import Column, Row, Section, Table
 from cluster.spec.documents.codec import Json
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -37,7 +37,7 @@ def section(report: Report) -> Section | None:
             )
     if not rows:
         return None
-    body = [Details(f"{len(rows)} commands", [Table(rows, COLUMNS)])]
+    body = [Table(rows, COLUMNS, name="commands")]
     tables = {"commands": pd.DataFrame(rows).drop(columns="strategy")}
     return Section("repeat", "Commands to repeat each run", body, NOTE, tables)
 

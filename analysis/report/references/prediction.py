@@ -1,47 +1,28 @@
-"""Prediction: step times for more workers and other links, and the model's error on these runs."""
+"""Prediction: its error on these runs first, then the exchange of a step with more workers.
+
+Nothing is predicted beyond FAR (4) times what was fitted. `python3 -m analysis.predict` has more.
+"""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
 
 from analysis.predict import fitted
-from analysis.predict.advice import advice, by_link, clusters
 from analysis.predict.cost_model import Cluster
-from analysis.predict.crossovers import sweeps, worker_counts
-from analysis.predict.fitted import Fitted
+from analysis.predict.crossovers import worker_counts
+from analysis.predict.fitted import FAR, Fitted
 from analysis.predict.observations import Observation, observe_all
 from analysis.report import figures, page
 from analysis.report.context import Report
-from analysis.report.overview.answers import measured_steps
-from analysis.tables.configurations import grouped
-from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
+from cluster.spec.links import parse_link
+from cluster.spec.strategies import STRATEGIES
 
-LEARNED = "For their accuracy see accuracy against bytes."
-RATES_MBIT = (100, 1_000, 10_000)
-MOST = 1024
-WORKERS = 8
-TABLE_WORKERS = (4, 16, 64, 256, 1024)
-TICKS = [2**power for power in range(1, 11)]
-ORDERED_BY = 64
-"""Workers: rows are ordered by the step with so many."""
-QUICKEST = 3
-MOST_MODELS = 4
-OUTSIDE = page.Column("outside the fitted range", "outside", style="word")
-COLUMNS = [
-    page.Column("strategy", "strategy", style="left"),
-    *(page.Column(f"{n} workers", f"step_{n}_s", seconds_text) for n in TABLE_WORKERS),
-    page.Column(f"busiest node, {MOST} workers", "busiest_bytes", bytes_text),
-    OUTSIDE,
-]
-CROSSOVERS = [
-    page.Column("from", "at", "{:g}".format),
-    page.Column("faster", "faster", style="word"),
-    page.Column("slower", "slower", style="word"),
-    OUTSIDE,
-]
+USUAL_MBIT = 100
+"""Where no link of these runs was shaped to a rate that can be predicted."""
+MOST_CHARTS = 6
 CHECKED = [
     page.Column("run", "run", style="left"),
     page.Column("strategy", "strategy", style="word"),
@@ -50,7 +31,7 @@ CHECKED = [
     page.Column("measured step", "measured_s", seconds_text),
     page.Column("predicted step", "predicted_s", seconds_text),
     page.Column("error", "error", percents(1, signed=True)),
-    OUTSIDE,
+    page.Column("outside the fitted range", "outside", style="word"),
 ]
 NOTE = (
     "Cost model (analysis/predict/cost_model.py): latency of consecutive messages, plus the larger"
@@ -65,57 +46,89 @@ NOTE = (
 
 def section(report: Report) -> page.Section | None:
     model = fitted.load()
-    sizes = _sizes(report.runs)
-    if not sizes:
-        return None
-    charts: dict[str, page.Chart] = {}
-    rows: list[page.Row] = []
-    folds: list[page.Block] = []
-    for name, size in sizes.items():
-        for rate in RATES_MBIT:
-            where = f"{name} ({bytes_text(size)}), {rate:,} Mbit/s links"
-            known = clusters(model, size, rate)
-            charts[where] = _chart(model, known)
-            found = _rows(model, where, known)
-            rows += found
-            folds.append(_fold(model, where, found, known[0]))
-    title = "Predicted time of a step's exchange, by workers"
-    body = [
-        *page.texts(_accuracy_of(model)),
-        page.Bullets(list(_findings(report, model, sizes))),
-        page.Choice("predicted-exchange", title, "model and links", charts),
-        *folds,
-    ]
-    tables = {"prediction": pd.DataFrame(rows)}
-    crossings = [row for name, size in sizes.items() for row in _crossovers(model, name, size)]
-    if crossings:
-        body.append(page.Heading("Crossovers"))
-        for where, members in grouped(crossings, lambda row: str(row["where"])).items():
-            table = page.Table(members, CROSSOVERS)
-            body.append(page.Details(f"{where} ({len(members)})", [table]))
-        tables["crossovers"] = pd.DataFrame(crossings)
     folders = [report.runs.folders[number] for number in report.runs.completed.index]
     observations = [run for run in observe_all(folders) if run.cluster.rate_mbit]
     checked = _checked(model, observations)
+    body: list[page.Block] = []
+    tables: dict[str, pd.DataFrame] = {}
     if checked:
-        body += [
-            page.Heading("Predicted and measured steps of these runs"),
-            *page.texts(_errors(checked)),
-        ]
+        body += page.texts(_errors(checked))
         body += [_checked_chart(checked), page.Table(checked, CHECKED)]
         tables["predicted_runs"] = pd.DataFrame(checked)
+    charts, rows = _charts(report, model)
+    if charts:
+        title = "Predicted time of a step's exchange, by workers"
+        body += page.texts(_accuracy_of(model))
+        body.append(page.Choice("predicted-exchange", title, "model and links", charts))
+        tables["prediction"] = pd.DataFrame(rows)
+    if not body:
+        return None
     return page.Section("prediction", "Prediction for other clusters", body, NOTE, tables)
 
 
-def _findings(
-    report: Report, model: Fitted, sizes: dict[str, int]
-) -> Iterator[str | tuple[str, str]]:
+def _charts(report: Report, model: Fitted) -> tuple[dict[str, page.Chart], list[page.Row]]:
+    """For the models and link rates of these runs, within FAR times what was fitted."""
+    table = report.runs.completed.dropna(subset=["model_bytes"])
+    links = [parse_link(str(link)).rate_bit / 1e6 for link in table["link"].dropna().unique()]
+    rates = [rate for rate in links if _is_near(model, "rate_mbit", rate)] or [USUAL_MBIT]
+    charts: dict[str, page.Chart] = {}
+    rows: list[page.Row] = []
+    sizes = {str(run["model"]): int(run["model_bytes"]) for _, run in table.iterrows()}
     for name, size in sizes.items():
-        steps = measured_steps(report, name, WORKERS)
-        if found := advice(model, name, size, RATES_MBIT[0], WORKERS, LEARNED, steps):
-            yield found
-        if text := by_link(model, size, WORKERS):
-            yield f"Fastest strategy for {name} by link rate:", text
+        for rate in sorted(rates) if _is_near(model, "model_bytes", size) else ():
+            where = f"{name} ({bytes_text(size)}), {rate:g} Mbit/s links"
+            found = _predicted(model, size, rate)
+            rows += [{"where": where, **row} for row in found]
+            charts[where] = _chart(found)
+    return dict(list(charts.items())[:MOST_CHARTS]), rows
+
+
+def _is_near(model: Fitted, name: str, value: float) -> bool:
+    low, high = model.ranges[name]
+    return low / FAR <= value <= high * FAR
+
+
+def _predicted(model: Fitted, size: int, rate_mbit: float) -> list[page.Row]:
+    """Every strategy that the model knows, with its defaults, by workers."""
+    rows: list[page.Row] = []
+    for name, facts in STRATEGIES.items():
+        if not facts.exchanges or not model.knows(name):
+            continue
+        cluster = Cluster(
+            strategy=name,
+            workers=2,
+            model_bytes=size,
+            rate_mbit=rate_mbit,
+            passes=1 if facts.has_passes else None,
+            schedule="ring" if facts.has_passes else None,
+            local_steps=facts.local_steps,
+        )
+        for workers in worker_counts(int(model.ranges["workers"][1] * FAR)):
+            found = model.forecast(dataclasses.replace(cluster, workers=workers))
+            rows.append(
+                {"strategy": name, "workers": workers, "step_s": float(f"{found.step_s:.5g}")}
+            )
+    return rows
+
+
+def _chart(rows: Sequence[page.Row]) -> page.Chart:
+    traces: list[page.Trace] = [
+        {
+            "x": [row["workers"] for row in members],
+            "y": figures.rounded((row["step_s"] for row in members), 4),
+            "customdata": [seconds_text(row["step_s"]) for row in members],
+            "mode": "lines",
+            "name": strategy,
+            "legendgroup": strategy,
+            "line": {"color": figures.colour(strategy)},
+            "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{customdata}", strategy),
+        }
+        for strategy, members in figures.by_strategy(rows).items()
+    ]
+    x = figures.whole_axis("workers", max(row["workers"] for row in rows))
+    every = [row["step_s"] for row in rows]
+    y = figures.log_seconds_axis("predicted exchange of a step", every)
+    return page.Chart(traces, 440, x, y)
 
 
 def _accuracy_of(model: Fitted) -> str:
@@ -123,7 +136,7 @@ def _accuracy_of(model: Fitted) -> str:
     slow, quick = model.ranges["rate_mbit"]
     text = (
         f"Fitted to runs with {low:g} to {high:g} workers on links of {slow:g} to {quick:g} Mbit/s"
-        " and on unlimited links."
+        f" and on unlimited links; nothing is predicted beyond {FAR} times that."
     )
     if model.errors:
         found = model.errors
@@ -131,87 +144,9 @@ def _accuracy_of(model: Fitted) -> str:
             f" On {found.runs} runs it was not fitted to (other workers, rates and sizes), median"
             f" step-time error {percent_text(found.step_median, 1)}, maximum"
             f" {percent_text(found.step_worst, 0)}; median error of bytes"
-            f" {percent_text(found.bytes_median, 3)}. Far outside the fitted range, predictions are"
-            " orders of magnitude."
+            f" {percent_text(found.bytes_median, 3)}."
         )
     return text
-
-
-def _sizes(runs: Runs) -> dict[str, int]:
-    """Bytes of the models that were trained."""
-    table = runs.completed.dropna(subset=["model_bytes"])
-    sizes = {str(row["model"]): int(row["model_bytes"]) for _, row in table.iterrows()}
-    return dict(list(sizes.items())[:MOST_MODELS])
-
-
-def _crossovers(model: Fitted, name: str, size: int) -> list[page.Row]:
-    where = {
-        "workers": f"{name}, {RATES_MBIT[0]} Mbit/s links, by workers",
-        "mbit": f"{name}, {WORKERS} workers, by link rate (Mbit/s)",
-    }
-    return [
-        {
-            "where": where[sweep.by],
-            "at": crossing.at,
-            "faster": crossing.faster,
-            "slower": crossing.slower,
-            "outside": outside or None,
-        }
-        for sweep in sweeps(model, clusters(model, size, RATES_MBIT[0], WORKERS))
-        for crossing, outside in sweep.crossovers
-    ]
-
-
-def _chart(model: Fitted, known: Sequence[Cluster]) -> page.Chart:
-    counts = worker_counts(MOST)
-    steps = {
-        cluster.strategy: [
-            model.forecast(dataclasses.replace(cluster, workers=n)).step_s for n in counts
-        ]
-        for cluster in known
-    }
-    traces: list[page.Trace] = [
-        {
-            "x": counts,
-            "y": figures.rounded(times, 4),
-            "customdata": [seconds_text(time) for time in times],
-            "mode": "lines",
-            "name": strategy,
-            "legendgroup": strategy,
-            "line": {"color": figures.colour(strategy)},
-            "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{customdata}", strategy),
-        }
-        for strategy, times in steps.items()
-    ]
-    every = [time for times in steps.values() for time in times]
-    x = figures.axis("workers", type="log", tickvals=TICKS, ticktext=[str(n) for n in TICKS])
-    y = figures.log_seconds_axis("predicted exchange of a step", every)
-    return page.Chart(traces, 440, x, y)
-
-
-def _rows(model: Fitted, where: str, known: Sequence[Cluster]) -> list[page.Row]:
-    rows = []
-    for cluster in known:
-        row: page.Row = {"where": where, "strategy": cluster.strategy}
-        for n in TABLE_WORKERS:
-            found = model.forecast(dataclasses.replace(cluster, workers=n))
-            row[f"step_{n}_s"] = float(f"{found.step_s:.5g}")
-        most = dataclasses.replace(cluster, workers=MOST)
-        row["busiest_bytes"] = round(model.forecast(most).busiest_bytes)
-        row["outside"] = model.outside(most) or None
-        rows.append(row)
-    return sorted(rows, key=lambda row: float(row[f"step_{ORDERED_BY}_s"]))
-
-
-def _fold(model: Fitted, where: str, rows: list[page.Row], cluster: Cluster) -> page.Details:
-    """A table below a line that names the fastest strategies."""
-    first = ", ".join(
-        f"{row['strategy']} {seconds_text(row[f'step_{ORDERED_BY}_s'])}" for row in rows[:QUICKEST]
-    )
-    outside = model.outside(dataclasses.replace(cluster, workers=ORDERED_BY))
-    far = " (orders of magnitude)" if "far " in outside else ""
-    summary = f"{where}: fastest with {ORDERED_BY} workers {first}{far}"
-    return page.Details(summary, [page.Table(rows, COLUMNS)])
 
 
 def _checked(model: Fitted, observations: Sequence[Observation]) -> list[page.Row]:

@@ -153,7 +153,7 @@ def _extremes(comparisons: Sequence[Comparison], index: int) -> str:
         for node in case.nodes
         if not (case.straggler and node.is_slow)
     ]
-    if reason := unequal_computing(computing):
+    if reason := unequal_computing(computing, [case.step_s for case in same]):
         return reason
     steps = [
         Measured(found.strategy, found.label, case.step_s, case.step_s, case.step_s, is_time=True)

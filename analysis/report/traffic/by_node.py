@@ -1,20 +1,21 @@
-"""Traffic by node, and the traffic matrix: measured, and from theory."""
+"""The traffic matrix of all configurations side by side, measured and from theory."""
 
 import pandas as pd
 
 from analysis.report import page
 from analysis.report.context import Report
-from analysis.report.figures import PALETTE, axis, bytes_scale, hover
+from analysis.report.figures import BYTES
 from analysis.report.traffic import matrix
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from cluster.observe.units import bytes_text
 
-SENT, RECEIVED = PALETTE[:2]
+MOST_PANELS = 12
+"""More are folded."""
 NOTE = (
-    "Bars: what each interface counted in training, headers included. Auxiliary services (Spark's"
-    " master and driver) do not train: their bytes are in no other figure. The traffic matrix is"
-    " the payload of a round; rows add up to what a node sends, columns to what it receives."
+    "Payload of a round; rows send, columns receive. Auxiliary services (Spark's master and driver)"
+    " do not train and are in no other figure. The busiest node: what its interface counted in"
+    " training, headers included."
     " Measured: every worker reads the bytes of each of its TCP connections from the kernel"
     " (TCP_INFO) at the beginning and end of training; this includes the library's framing, but"
     " neither headers nor retransmitted bytes. Control traffic coordinates a launcher's workers"
@@ -51,39 +52,42 @@ def section(report: Report) -> page.Section | None:
     body: list[page.Block] = page.texts(f"{NOT_OVER_ETH0} {names}.") if unseen else []
     tables = {}
     if shown:
-        rows = [_busiest(config, _nodes(runs, config)) for config in shown]
-        bars = {config.label: _bars(_nodes(runs, config)) for config in shown}
-        title = "Sent and received in training, by node"
-        body += [page.Table(rows, COLUMNS), page.Choice("bytes-by-node", title, "run", bars)]
         body += _by_pair(runs, shown)
+        rows = [_busiest(config, _nodes(runs, config)) for config in shown]
+        body.append(page.Details("Busiest node of each configuration", [page.Table(rows, COLUMNS)]))
         tables = {"nodes": runs.named(runs.traffic)}
         if not runs.pairs.empty:
             tables["pairs"] = runs.named(runs.pairs)
-    return page.Section("by-node", "Traffic by node, traffic matrix", body, NOTE, tables)
+    return page.Section("traffic", "Traffic matrix", body, NOTE, tables)
 
 
 def _by_pair(runs: Runs, shown: list[Configuration]) -> list[page.Block]:
-    """Measured configurations come first, so that the figure opens with one of them."""
+    """Heat maps side by side, those that were measured first; then how far they agree."""
     pairs = [(config, matrix.measured(runs, config)) for config in shown]
     known = [(config, found) for config, found in pairs if found is not None]
-    drawn: dict[str, page.Chart] = {}
-    for config, found in sorted(pairs, key=lambda pair: pair[1] is None):
-        chart = matrix.chart(config, found)
-        if chart is not None:
-            drawn[config.label + (" (theory only)" if known and found is None else "")] = chart
-    body: list[page.Block] = []
+    pairs.sort(key=lambda pair: pair[1] is None)
+    panels = [panel for pair in pairs if (panel := matrix.panel(*pair)) is not None]
+    body: list[page.Block] = _heat_maps(panels[:MOST_PANELS])
+    if len(panels) > MOST_PANELS:
+        rest = panels[MOST_PANELS:]
+        body.append(page.Details(f"{len(rest)} more configurations", _heat_maps(rest)))
+    if panels and len(known) < len(shown):
+        body += page.texts(_unmeasured(len(shown) - len(known), len(shown)))
     if known:
         rows = [matrix.table_row(config, found) for config, found in known]
         summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"
-        body.append(page.Bullets(matrix.findings([found for _, found in known])))
-        body.append(page.Details(summary, [page.Table(rows, matrix.COLUMNS)]))
-    if drawn:
-        if len(known) < len(shown):
-            body += page.texts(_unmeasured(len(shown) - len(known), len(shown)))
-        sources = "theory and measured" if known else "from theory"
-        title = f"Traffic matrix: payload of a round, {sources}"
-        body.append(page.Choice("traffic-matrix", title, "run", drawn))
+        findings = page.Bullets(matrix.findings([found for _, found in known]))
+        body.append(page.Details(summary, [findings, page.Table(rows, matrix.COLUMNS)]))
     return body
+
+
+def _heat_maps(panels: list[matrix.Panel]) -> list[page.Block]:
+    if not panels:
+        return []
+    most = max(float(panel.values.max()) for panel in panels)
+    unit = max((size for size in BYTES if size <= most), default=1.0)
+    values = {"panels": panels, "most": most, "bytes": bytes_text, "unit": unit}
+    return [page.Fragment("traffic_matrix.html", values | {"unit_name": BYTES[unit]})]
 
 
 def _unmeasured(missing: int, shown: int) -> str:
@@ -119,25 +123,3 @@ def _busiest(configuration: Configuration, nodes: pd.DataFrame) -> page.Row:
         "control_bytes": configuration.row["control_sent_bytes"],
         "control_rate": configuration.row["control_bytes_per_second"],
     }
-
-
-def _bars(nodes: pd.DataFrame) -> page.Chart:
-    names = [str(name) for name in nodes["node"]]
-    values = {way: [int(v) for v in nodes[f"train_{way}_bytes"]] for way in ("sent", "received")}
-    y = bytes_scale(
-        "traffic in training", [v for of in values.values() for v in of], may_be_log=False
-    )
-    traces = [
-        {
-            "type": "bar",
-            "x": names,
-            "y": y(values[way]),
-            "customdata": [bytes_text(value, 4) for value in values[way]],
-            "name": way,
-            "marker": {"color": colour},
-            "hovertemplate": hover("%{x} {} %{customdata}", way),
-        }
-        for way, colour in (("sent", SENT), ("received", RECEIVED))
-    ]
-    x = axis("node", type="category", showgrid=False)
-    return page.Chart(traces, 330, x, y.axis, {"barmode": "group"})

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.report.figures import BYTES, axis, hover
-from analysis.report.page import Chart, Column, Layout, Row, Trace
+from analysis.report.page import Column, Row
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import matrix
@@ -22,7 +21,6 @@ MOST_NODES = 48
 """A larger matrix is not drawn: its cells would be smaller than a finger."""
 ADDS_UP = 0.01
 """Theory's matrix must match the prediction within this; older runs do not say their buffers."""
-COLOURS = [[0, "rgba(217,115,13,.05)"], [0.02, "rgba(217,115,13,.2)"], [1, "rgba(217,115,13,1)"]]
 FAR = 0.05
 """A pair further off does not agree with theory; less is the library's framing."""
 MISSING = 0.5
@@ -197,63 +195,28 @@ def table_row(configuration: Configuration, found: RunMatrices) -> Row:
     }
 
 
-def chart(configuration: Configuration, found: RunMatrices | None) -> Chart | None:
-    """Bytes of a round; theory only where nothing was counted, None where it does not add up."""
+@dataclass(frozen=True)
+class Panel:
+    """A configuration's matrix as the page shows it: bytes of a round."""
+
+    label: str
+    source: str
+    values: Matrix
+    theory: Matrix
+
+
+def panel(configuration: Configuration, found: RunMatrices | None) -> Panel | None:
+    """Theory only where nothing was counted; None where that does not add up, or is too large."""
     if found is None:
         theory = _theory(configuration)
-        maps = {} if theory is None else {"theory": theory}
+        values, source = theory, "theory"
     else:
         rounds = max(1, int(configuration.row["rounds"]))
-        maps = {"theory": found.predicted / rounds, "measured": found.measured / rounds}
-    if not maps or len(maps["theory"]) > MOST_NODES:
+        theory, values = found.predicted / rounds, found.measured / rounds
+        source = "measured"
+    if theory is None or values is None or len(theory) > MOST_NODES:
         return None
-    most = max(float(values.max()) for values in maps.values())
-    axes: Layout = {}
-    traces = []
-    for place, source in enumerate(maps):
-        number = str(place + 1) if place else ""
-        place_on = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
-        last = {"showscale": place == len(maps) - 1}
-        traces.append(_heat(configuration.label, source, maps, most) | place_on | last)
-        axes |= _axes(source, number, [[0, 0.44], [0.56, 1]][place] if len(maps) > 1 else None)
-    height = 240 + 18 * min(len(maps["theory"]), 24)
-    return Chart(traces, height, axes.pop("xaxis"), axes.pop("yaxis"), axes)
-
-
-def _heat(label: str, source: str, maps: Mapping[str, Matrix], most: float) -> Trace:
-    values = maps[source]
-    names = [f"node{rank}" for rank in range(len(values))]
-    unit = max((size for size in BYTES if size <= most), default=1)
-    sources = [source, *(name for name in maps if name != source)]
-    cells = np.stack([maps[name] for name in sources], axis=-1)
-    texts = [[[bytes_text(value, 4) for value in cell] for cell in row] for row in cells]
-    amounts = ", ".join(f"{name} %{{customdata[{at}]}}" for at, name in enumerate(sources))
-    return {
-        "type": "heatmap",
-        "name": source,
-        "x": names,
-        "y": names,
-        "z": [[float(f"{value / unit:.5g}") or None for value in row] for row in values],
-        "colorscale": COLOURS,
-        "zmin": 0,
-        "zmax": float(f"{most / unit:.5g}"),
-        "xgap": 2,
-        "ygap": 2,
-        "colorbar": {"title": {"text": BYTES[unit]}, "thickness": 12},
-        "customdata": texts,
-        "hovertemplate": hover("{}<br>%{y} to %{x}: " + amounts + " per round", label),
-    }
-
-
-def _axes(source: str, number: str, domain: list[float] | None) -> Layout:
-    """`domain`: where two matrices are side by side."""
-    look = {"type": "category", "showgrid": False}
-    x = axis(f"receiver: {source}", **look)
-    y = axis("sender", autorange="reversed", **look)
-    if domain:
-        x |= {"anchor": f"y{number}", "domain": domain}
-        y |= {"anchor": f"x{number}"}
-    return {f"xaxis{number}": x, f"yaxis{number}": y}
+    return Panel(configuration.label, source, values, theory)
 
 
 def _theory(configuration: Configuration) -> Matrix | None:
