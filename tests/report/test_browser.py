@@ -226,7 +226,7 @@ def test_a_column_sorts_its_table(browser: Browser) -> None:
         "document.querySelector('#accuracy').closest('section').querySelector('th:nth-child(2)').click()"
     )
     values = (
-        "[...document.querySelector('#accuracy').closest('section').querySelectorAll('td:nth-child(2)')]"
+        "[...document.querySelector('#accuracy ~ .table').querySelectorAll('td:nth-child(2)')]"
         ".map(cell => Number(cell.dataset.v)).filter(v => !isNaN(v))"
     )
     found = browser.run(values)
