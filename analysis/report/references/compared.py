@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from analysis.report.references import papers
-from analysis.tables.noise import Measured, distinguishable, unequal_computing, why_no_order
+from analysis.tables.noise import (
+    Measured,
+    distinguishable,
+    not_distinguishable,
+    unequal_computing,
+    why_no_order,
+)
 from cluster.observe.units import percent_text
 
 SAME_COMPUTING = ["model", "batch_size", "cpus", "straggler"]
@@ -60,8 +66,14 @@ def same_or_not(first: Measured, second: Measured, text: Text) -> str:
     return f"{both}: not distinguishable ({why_no_order([first, second])})"
 
 
-def ratio_text(ratio: float) -> str:
-    return f"{ratio:.2f} times"
+def against(usual: Measured, others: Sequence[Measured], text: Text) -> str:
+    """Every number, and which of them have no order with the usual one."""
+    each = "; ".join(f"{found.label} {mean_text(found, text)}" for found in (usual, *others))
+    near = not_distinguishable(usual, others)
+    if not near:
+        return each
+    which = "all" if len(near) == len(others) else "; ".join(found.label for found in near)
+    return f"{each}. Not distinguishable from {usual.label}: {which} ({why_no_order(near)})"
 
 
 def unequal_times(runs: pd.DataFrame) -> str:

@@ -12,15 +12,16 @@ import pandas as pd
 
 from analysis.report.references import lab_answers
 from analysis.report.references.compared import (
+    against,
     change,
     mean_text,
     number,
-    ratio_text,
     same_or_not,
     unequal_times,
 )
+from analysis.report.references.derived import FIRST_STEPS
 from analysis.tables.configurations import is_chance_level
-from cluster.observe.units import bytes_text, percent_text, seconds_text
+from cluster.observe.units import bytes_text, list_names, percent_text, seconds_text
 from cluster.spec.catalogue import DATASETS
 
 STEP = "step_median_s"
@@ -110,15 +111,17 @@ def _collectives(runs: pd.DataFrame) -> Iterator[str]:
         number(two, "accuracy", "sum of gradients", strategy="allreduce", reduce="sum"),
         number(two, "accuracy", "mean of parameters", strategy="allreduce", average="parameters"),
     )
-    for other in others:
-        if usual and other:
-            text = same_or_not(usual, other, percent_text)
-            yield f"Requirement 1, accuracy: {text}."
+    if usual and any(others):
+        text = against(usual, [other for other in others if other], percent_text)
+        yield f"Requirement 1, accuracy: {text}."
     yield from _bottlenecks(runs[runs["workers"] == 4])
 
 
 def _bottlenecks(runs: pd.DataFrame) -> Iterator[str]:
     """How many times as long a step is with a slow node."""
+    if reason := unequal_times(runs):
+        yield f"Requirement 2: {reason}."
+        return
     for kind, column in (("slow link", "bottleneck"), ("slow CPU", "straggler")):
         ratios = []
         for strategy in ("allreduce", "allgather"):
@@ -126,39 +129,33 @@ def _bottlenecks(runs: pd.DataFrame) -> Iterator[str]:
             before = number(runs, STEP, strategy, **equal)
             after = number(runs, STEP, strategy, **{**equal, column: "1:*"})
             if before and after:
-                ratios.append(f"{after.mean / before.mean:.1f} times with {strategy}")
+                ratios.append(f"{after.mean / before.mean:.1f} times as long with {strategy}")
         if ratios:
-            yield (
-                f"Requirement 2: one node with a {kind} makes every node's step"
-                f" {' and '.join(ratios)} as long."
-            )
+            text = list_names(ratios)
+            yield f"Requirement 2: where one node has a {kind}, every node's step takes {text}."
 
 
 def _pairwise_averaging(runs: pd.DataFrame) -> Iterator[str]:
     five = runs[runs["workers"] == 5]
     full = number(five, "accuracy", "all-reduce", strategy="allreduce", epochs=12)
     sent = number(five, "train_payload_bytes", "all-reduce", strategy="allreduce", epochs=12)
-    texts = []
+    fewer = []
     for passes in (4, 3, 2, 1):
-        label = f"{passes} pass{'es' if passes > 1 else ''}"
         wanted: dict[str, int | str] = {"strategy": "pairwise", "passes": passes, "epochs": 12}
-        less = number(five, "accuracy", label, **wanted)
-        cost = number(five, "train_payload_bytes", label, **wanted)
-        if less and cost and sent:
-            share = percent_text(cost.mean / sent.mean, 0)
-            texts.append(f"{label} {percent_text(less.mean)} for {share} of the bytes")
-    if full and texts:
-        yield (
-            f"At equal iterations (5 workers, 12): all-reduce {percent_text(full.mean)}; "
-            f"{'; '.join(texts)}. One seed has no order: --repeat 3."
-        )
+        cost = number(five, "train_payload_bytes", "", **wanted)
+        share = percent_text(cost.mean / sent.mean, 0) if cost and sent else "?"
+        label = f"{passes} pass{'es' if passes > 1 else ''} ({share} of its bytes)"
+        fewer.append(number(five, "accuracy", label, **wanted))
+    if full and any(fewer):
+        text = against(full, [found for found in fewer if found], percent_text)
+        yield f"At equal iterations (5 workers, 12), accuracy: {text}."
     more = number(five, "accuracy", "", strategy="pairwise", passes=1, epochs=18)
     cost = number(five, "train_payload_bytes", "", strategy="pairwise", passes=1, epochs=18)
     if full and sent and more and cost:
         yield (
-            f"Figure 3: 1 pass with 18 iterations reaches {percent_text(more.mean)} for"
-            f" {bytes_text(cost.mean)}, all-reduce with 12 {percent_text(full.mean)} for"
-            f" {bytes_text(sent.mean)}: {ratio_text(cost.mean / sent.mean)} the bytes."
+            f"Figure 3: 1 pass with 18 iterations reaches {mean_text(more, percent_text)} for"
+            f" {bytes_text(cost.mean)}, all-reduce with 12 {mean_text(full, percent_text)} for"
+            f" {bytes_text(sent.mean)}: {cost.mean / sent.mean:.2f} times the bytes."
         )
 
 
@@ -172,19 +169,7 @@ def _language_model(runs: pd.DataFrame) -> Iterator[str]:
         for before, after in ((star, ring), (ring, ddp)):
             if before and after:
                 yield f"Time per iteration: {change(before, after, seconds_text)}."
-    losses = {
-        str(run["strategy"]): float(run["last_train_loss"])
-        for _, run in runs.iterrows()
-        if not pd.isna(run["last_train_loss"])
-    }
-    if {"gather-scatter", "allreduce"} <= losses.keys():
-        apart = abs(losses["gather-scatter"] - losses["allreduce"])
-        yield (
-            "Tasks 2a and 2b: training losses of the last epoch differ by"
-            f" {'less than 1e-4' if apart < 1e-4 else f'{apart:.4f}'} between gather and scatter"
-            " and all-reduce"
-            + (f"; one worker: {losses['single']:.3f}." if "single" in losses else ".")
-        )
+    yield from _equal_losses(runs)
     scores = [
         f"{percent_text(found.mean, 1)} after epoch {epoch}"
         for epoch in (1, 2, 3)
@@ -192,6 +177,20 @@ def _language_model(runs: pd.DataFrame) -> Iterator[str]:
     ]
     if scores:
         yield f"Task 1, one worker: {', '.join(scores)}; the chance level is 50 %."
+
+
+def _equal_losses(runs: pd.DataFrame) -> Iterator[str]:
+    """Whether 2a and 2b have the same losses: of the first steps and of the last epoch."""
+    losses = ["last_train_loss", *(f"loss_of_step_{step}" for step in range(1, FIRST_STEPS + 1))]
+    means = runs[runs["workers"] == 4].groupby("strategy")[losses].mean()
+    if not {"gather-scatter", "allreduce"} <= set(means.index):
+        return
+    apart = float((means.loc["gather-scatter"] - means.loc["allreduce"]).abs().max())
+    text = "less than 0.0001" if apart < 1e-4 else f"up to {apart:.4f}"
+    yield (
+        "Tasks 2a and 2b: training losses of gather and scatter and of all-reduce, first steps and"
+        f" last epoch, differ by {text}."
+    )
 
 
 CONCLUSIONS: dict[str, Answers] = {
