@@ -14,6 +14,7 @@ import pytest
 
 from cluster.containers import engine
 from cluster.engine import EngineUnavailable
+from cluster.host import cgroups
 from tests.browser import close_chromium
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
@@ -79,6 +80,15 @@ def docker() -> None:
     except EngineUnavailable as error:
         if os.environ.get("GRADWIRE_REQUIRE_DOCKER") == "1":
             pytest.fail(f"Docker is required here: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def memory_limits() -> None:
+    """Control groups that limit memory; else a skip."""
+    try:
+        cgroups.check("memory")
+    except EngineUnavailable as error:
         pytest.skip(str(error))
 
 

@@ -1,40 +1,43 @@
 """A running cluster of containers: started by Compose, watched through the SDK, always removed."""
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
 import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
 from cluster.containers.compose_file import (
-    REFERENCE,
     path_in_node,
     project_name,
     recording_document,
     split_service,
 )
+from cluster.containers.container_state import (
+    ENDED,
+    PAUSED,
+    engine_answers,
+    how_stopped,
+    local_process,
+)
+from cluster.containers.link_helpers import LinkHelpers
 from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, down
-from cluster.engine import ClusterPlan, CounterSource, EngineError, LinksOffTarget
+from cluster.engine import ClusterPlan, CounterSource, EngineError
 from cluster.host import interruption
 from cluster.host.ownership import VARIABLE, Kind, Owner, record, tied
-from cluster.host.process_state import FROZEN, STOPPED, STOPPED_STATES, is_group_frozen
+from cluster.host.process_state import LOOK_S
 from cluster.links import setup
 from cluster.spec import clock
-from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters, total
 from cluster.spec.documents.run_folder import node_name
 
 STATE_EVERY_S = 0.5
-LINKS_TIMEOUT_S = 300
 PORT_TAKEN = ("port is already allocated", "address already in use")
-ENDED = ("exited", "dead")
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
 
@@ -45,9 +48,8 @@ class DockerCluster:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.project = project_name(plan.name)
+        self._helpers: LinkHelpers | None = None
         self._containers: dict[int, Any] = {}
-        self._helpers: dict[int, Any] = {}
-        self._reference: Any = None
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
         self._paused: set[int] = set()
@@ -69,7 +71,8 @@ class DockerCluster:
                 down(self.project)
                 failed, output = self._up(self._page_ports(usual=False))
             self._find_containers()
-            self._await_links()  # its error says more than Compose's
+            if self._helpers is not None:
+                self.links = self._helpers.wait()  # its error says more than Compose's
             if failed:
                 raise EngineError(f"{failed}: " + "\n".join(output.strip().splitlines()[-5:]))
         except BaseException:
@@ -93,6 +96,8 @@ class DockerCluster:
         command += ["--file", str(recording), "--project-name", self.project, "up"]
         command += ["--detach", "--no-build", "--pull", "never"]
         record(Kind.CONTAINERS, self.project)
+        if self.plan.links:
+            self._helpers = LinkHelpers(client(), self.project, self.plan.links)
         process: subprocess.Popen[str] | None = None
         try:
             with interruption.held_back():
@@ -105,13 +110,28 @@ class DockerCluster:
                     text=True,
                     start_new_session=True,  # Ctrl-C must not leave half a cluster
                 )
-            output, _ = process.communicate()
+            output = self._await_up(process)
         except BaseException:
-            if process is not None:
-                process.communicate()
+            if process is not None and process.poll() is None:
+                with contextlib.suppress(EngineError):
+                    self._await_up(process)
             raise
         failed = f"'{' '.join(command)}' failed ({process.returncode})"
         return failed if process.returncode else "", output
+
+    def _await_up(self, process: subprocess.Popen[str]) -> str:
+        """The output of `docker compose up`, which waits for helpers if a node has no link."""
+        while True:
+            try:
+                return process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                try:
+                    if self._helpers is not None:
+                        self._helpers.look()
+                except EngineError:
+                    process.terminate()
+                    process.communicate()
+                    raise
 
     def __exit__(self, *exc: object) -> None:
         down(self.project)
@@ -132,17 +152,13 @@ class DockerCluster:
         for container in docker.containers.list(all=True, filters=filters):
             service = container.labels[SERVICE_LABEL]
             role, rank = split_service(service)
-            if role == "link":
-                self._helpers[rank] = container
-            elif service == REFERENCE:
-                self._reference = container
             if service in self.plan.auxiliary_services:
                 rank = self.plan.nodes + self.plan.auxiliary_services.index(service)
             elif role != "node":
                 continue
             self._containers[rank] = container
-            process = container.attrs["State"]["Pid"]
-            if _runs_in(process, container.id):
+            process = local_process(container)
+            if process is not None:
                 self._processes[rank] = process
         if len(self._processes) < len(self._containers):
             self._processes = {}  # the engine is on another or a virtual machine
@@ -156,17 +172,14 @@ class DockerCluster:
         return dict(self._exits)
 
     def _check_exit(self, rank: int, container: Any) -> None:
-        import requests
-
         import docker
 
         try:
-            container.reload()
+            with engine_answers():
+                container.reload()
         except docker.errors.NotFound:
             self._exits[rank] = REMOVED
             return
-        except (docker.errors.APIError, requests.RequestException) as error:
-            raise EngineError(f"the Docker engine no longer answers: {error}") from error
         state = container.attrs["State"]
         if state["Status"] in ENDED:
             self._exits[rank] = state["ExitCode"]
@@ -177,62 +190,11 @@ class DockerCluster:
 
     def stopped(self, silent: Collection[int]) -> dict[int, str]:
         self.exited()  # brings the states up to date
-        found = dict.fromkeys(self._paused, "paused")
+        found = dict.fromkeys(self._paused, PAUSED)
         for rank in set(silent) & set(self._containers) - set(found):
-            if how := self._how_stopped(rank):
+            if how := how_stopped(self._containers[rank], self._processes.get(rank)):
                 found[rank] = how
         return found
-
-    def _how_stopped(self, rank: int) -> str | None:
-        """By the processes of a container; Docker lists them on whichever machine it runs."""
-        import docker
-
-        process = self._processes.get(rank)
-        if process is not None and is_group_frozen(process):
-            return FROZEN
-        with contextlib.suppress(docker.errors.APIError):
-            listed = self._containers[rank].top(ps_args="-o pid,stat")["Processes"]
-            if any(state.startswith(STOPPED_STATES) for _, state in listed):
-                return STOPPED
-        return None
-
-    def _await_links(self) -> None:
-        """Wait until every link is verified; LinksOffTarget as soon as one is not."""
-        waiting = dict(sorted(self._helpers.items()))
-        deadline = time.monotonic() + LINKS_TIMEOUT_S
-        while waiting:
-            self._check_reference()
-            for rank, helper in list(waiting.items()):
-                helper.reload()
-                if helper.attrs["State"]["Status"] in ENDED:
-                    del waiting[rank]
-                    answer = _answer(helper)
-                    if answer.measured:
-                        self.links.append(answer.measured)
-                    if answer.complaint:
-                        raise LinksOffTarget(answer.complaint, self.links)
-            if time.monotonic() > deadline:
-                raise LinksOffTarget(
-                    f"the link of {node_name(min(waiting))} took too long", self.links
-                )
-            time.sleep(0.05)
-        self.links.sort(key=lambda link: split_service(link.node))
-
-    def _check_reference(self) -> None:
-        """LinksOffTarget where the other end of all measurements does not run any more."""
-        self._reference.reload()
-        state = self._reference.attrs["State"]
-        if state["Paused"]:
-            fate = "is paused"
-        elif state["Status"] in ENDED and state["ExitCode"] != 0:
-            fate = f"ended with code {state['ExitCode']}"
-        else:
-            return
-        raise LinksOffTarget(
-            f"the link reference (container {self._reference.name}) {fate} while links were"
-            " verified; run the measure again",
-            self.links,
-        )
 
     def link_statistics(self) -> list[LinkStatistics]:
         """Read on the nodes with tc, which needs no privilege for it."""
@@ -288,21 +250,3 @@ def _free_port(usual: int) -> int:
             trial.bind(("127.0.0.1", port))
             return int(trial.getsockname()[1])
     raise EngineError("this machine has no free port on 127.0.0.1")
-
-
-def _answer(helper: Any) -> LinkAnswer:
-    """What a link's helper printed."""
-    output = helper.logs(stderr=False).decode(errors="replace").strip()
-    if output.startswith("{"):
-        return LinkAnswer.from_json(json.loads(output))
-    last = helper.logs().decode(errors="replace").strip().splitlines()[-1:]
-    error = helper.attrs["State"]["Error"] or " ".join(last) or "ended without output"
-    return LinkAnswer(complaint=f"the helper {helper.name} failed: {error}")
-
-
-def _runs_in(process: int, container_id: str) -> bool:
-    """Whether this process of this machine is the container's."""
-    try:
-        return process > 0 and container_id in Path(f"/proc/{process}/cgroup").read_text()
-    except OSError:
-        return False

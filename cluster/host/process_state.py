@@ -1,11 +1,35 @@
-"""Whether a process was stopped, by a signal or by its control group. Standard library only."""
+"""Whether processes were stopped, and how they ended. Standard library only."""
 
+import os
+import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 STOPPED, FROZEN = "stopped", "frozen by its control group"
 STOPPED_STATES = ("T", "t")
 """States in /proc/PID/stat: stopped by a signal, or by a debugger."""
 ROOT = Path("/sys/fs/cgroup")
+LOOK_S = 1.0
+GRACE_LOOKS = 5
+"""A process that is stopped in more looks than these, one after the other, is frozen."""
+
+
+class StartWatch:
+    """Finds what is frozen while a cluster starts, before nodes have heartbeats.
+
+    It counts looks, a LOOK_S apart: while this process itself does not run, none is counted.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[str, int] = {}
+
+    def note(self, stopped: Mapping[str, str]) -> str | None:
+        """`stopped`: what does not run, by name, and how. A sentence where it lasted too long."""
+        self._looks = {name: self._looks.get(name, 0) + 1 for name in stopped}
+        for name, looks in self._looks.items():
+            if looks > GRACE_LOOKS:
+                return f"{name} is frozen ({stopped[name]}) before training; run the measure again"
+        return None
 
 
 def how_stopped(process: int) -> str | None:
@@ -17,6 +41,35 @@ def how_stopped(process: int) -> str | None:
     if state in STOPPED_STATES:
         return STOPPED
     return FROZEN if is_group_frozen(process) else None
+
+
+def stopped_below(process: int) -> dict[str, str]:
+    """By name, how this process and the ones below it were stopped, where they were."""
+    found: dict[str, str] = {}
+    folder = Path(f"/proc/{process}")
+    try:
+        if how := how_stopped(process):
+            found[(folder / "comm").read_text().strip()] = how
+        for children in folder.glob("task/*/children"):  # of every thread
+            for child in children.read_text().split():
+                found |= stopped_below(int(child))
+    except OSError:  # it has ended
+        pass
+    return found
+
+
+def exit_code(status: int) -> int:
+    """The exit code of a child by its wait status; 128 + n where signal n ended it."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def how_ended(code: int) -> str:
+    """For a sentence: "was ended by SIGKILL", "ended with code 3"; 128 + n is signal n."""
+    try:
+        return f"was ended by {signal.Signals(code - 128).name}"
+    except ValueError:
+        return f"ended with code {code}"
 
 
 def is_group_frozen(process: int) -> bool:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Self
@@ -18,7 +19,15 @@ from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.host import cgroups, interruption
 from cluster.host.ownership import tied
-from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.host.process_state import LOOK_S, StartWatch, stopped_below
+from cluster.namespaces.protocol import (
+    SUPERVISOR,
+    Command,
+    Kind,
+    Message,
+    SupervisorPlan,
+    describe,
+)
 from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
@@ -30,6 +39,8 @@ STATISTICS_TIMEOUT_S = 20
 STOPPED_TIMEOUT_S = 2
 STOP_TIMEOUT_S = 5
 CAP_SYS_ADMIN = 21
+KILLED = "unshare: sigprocmask"
+"""How util-linux 2.38 complains when a signal ended what `unshare` had started."""
 FIRST_USER = 1_900_000_000
 """In a range that neither people, services nor containers have (systemd's UIDS-GIDS.md)."""
 MOST_NODES = 4096
@@ -93,15 +104,28 @@ class NetnsCluster(Cluster):
         return self._groups.joins
 
     def _await_ready(self, process: subprocess.Popen[str]) -> None:
-        if not self._started.wait(START_TIMEOUT_S):
-            raise EngineError(f"the nodes did not start within {START_TIMEOUT_S} s")
+        self._await_start(process)
         if self._is_ready:
             return
-        process.wait()  # its output has ended, so it is about to
         if self._complaint is not None:
             raise LinksOffTarget(self._complaint, self.links)
+        process.wait()  # its output has ended, so it is about to
         assert process.stderr is not None
-        raise EngineError(f"the nodes did not start: {process.stderr.read().strip()}")
+        said = process.stderr.read().strip()
+        if not said or said.startswith(KILLED):
+            said = f"{describe(SUPERVISOR)} was ended by a signal"
+        raise EngineError(f"the nodes did not start: {said}")
+
+    def _await_start(self, process: subprocess.Popen[str]) -> None:
+        """Until nodes are forked, or cannot be; EngineError where a process does not go on."""
+        watch = StartWatch()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._started.wait(LOOK_S):
+            stopped = stopped_below(process.pid)
+            if frozen := watch.note({describe(name): how for name, how in stopped.items()}):
+                raise EngineError(frozen)
+            if time.monotonic() > deadline:
+                raise EngineError(f"the nodes did not start within {START_TIMEOUT_S} s")
 
     def __exit__(self, *exc: object) -> None:
         if self.process is not None:
@@ -114,7 +138,7 @@ class NetnsCluster(Cluster):
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(STOP_TIMEOUT_S if self._is_ready else 0)
         except subprocess.TimeoutExpired:
             process.kill()  # `unshare --kill-child` ends all nodes with it
             process.wait()
@@ -134,6 +158,8 @@ class NetnsCluster(Cluster):
                 self._started.set()
             elif message.kind == Kind.LINKS:
                 self.links, self._complaint = list(message.links), message.complaint
+                if message.complaint is not None:
+                    self._started.set()
             elif message.kind in (Kind.STATISTICS, Kind.STOPPED):
                 self._answers.put(message)
             elif message.kind == Kind.EXIT:

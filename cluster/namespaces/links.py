@@ -7,13 +7,16 @@ the rate probe is the switch, which has an address only while links are verified
 import contextlib
 import json
 import os
+import selectors
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from cluster.host.process_state import exit_code, how_ended
 from cluster.links import rate_probe, setup
-from cluster.namespaces.network import address, enter, inside, ip_batch, mac
+from cluster.namespaces.network import address, enter, inside, ip_batch, mac, name_process
+from cluster.namespaces.protocol import HELPER, describe
 from cluster.spec.documents.codec import Document
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.run_folder import node_name
@@ -21,25 +24,35 @@ from cluster.spec.links import parse_link
 
 SWITCH_ADDRESS = "10.77.255.254"
 SWITCH_MAC = mac(0xFFFD)
-NO_ANSWER = LinkAnswer(complaint="a process that sets up a link ended without an answer")
 D = TypeVar("D", bound=Document)
 
 
 def set_up_links(
     links: dict[int, str], namespaces: list[int]
 ) -> tuple[list[MeasuredLink], str | None]:
-    """Shape and verify links; what was measured, in the order of ranks, and the first complaint."""
+    """Shape and verify links; what was measured, in the order of ranks, and the first complaint.
+
+    A helper that ends without an answer ends the others' measurements too.
+    """
+    answers: dict[int, LinkAnswer] = {}
     with _switch_address([(rank, namespaces[rank]) for rank in links]):
         reference = rate_probe.Reference(SWITCH_ADDRESS)
-        children = [
-            _in_namespace(namespaces[rank], partial(_set_up, rank, text))
+        children = {
+            rank: _in_namespace(rank, namespaces, partial(_set_up, rank, text))
             for rank, text in links.items()
-        ]
+        }
         reference.start()  # starts threads, so after the forks; early connections wait in its queue
-        answers = [_answer(LinkAnswer, child) or NO_ANSWER for child in children]
+        for rank, answer, code in _answers(LinkAnswer, children):
+            if answer is None:
+                helper = f"{describe(node_name(rank) + HELPER)} {how_ended(code)} before training"
+                answer = LinkAnswer(complaint=helper)
+            answers[rank] = answer
+            if code != 0:
+                break
         reference.close()
-    measured = [answer.measured for answer in answers if answer.measured]
-    return measured, next((answer.complaint for answer in answers if answer.complaint), None)
+    found = [answers[rank] for rank in sorted(answers)]
+    measured = [answer.measured for answer in found if answer.measured]
+    return measured, next((answer.complaint for answer in found if answer.complaint), None)
 
 
 @contextlib.contextmanager
@@ -74,16 +87,18 @@ def _set_up(rank: int, text: str) -> LinkAnswer:
 
 def read_statistics(ranks: list[int], namespaces: list[int]) -> list[LinkStatistics]:
     """What the shaped links of these nodes dropped and delayed so far."""
-    children = [
-        _in_namespace(namespaces[rank], partial(setup.read_statistics, node_name(rank)))
+    children = {
+        rank: _in_namespace(rank, namespaces, partial(setup.read_statistics, node_name(rank)))
         for rank in ranks
-    ]
-    answers = [_answer(LinkStatistics, child) for child in children]
-    return [answer for answer in answers if answer is not None]
+    }
+    found = {rank: answer for rank, answer, _ in _answers(LinkStatistics, children) if answer}
+    return [found[rank] for rank in sorted(found)]
 
 
-def _in_namespace(namespace: int, work: Callable[[], Document]) -> tuple[int, int]:
-    """Fork a process that works in a namespace; its number, and the pipe with its JSON answer."""
+def _in_namespace(
+    rank: int, namespaces: list[int], work: Callable[[], Document]
+) -> tuple[int, int]:
+    """Fork a helper that works in a node's namespace; its number, and the pipe for its answer."""
     answer, write = os.pipe()
     child = os.fork()
     if child != 0:
@@ -91,7 +106,8 @@ def _in_namespace(namespace: int, work: Callable[[], Document]) -> tuple[int, in
         return child, answer
     code = 1
     try:
-        enter(namespace)
+        name_process(node_name(rank) + HELPER)
+        enter(namespaces[rank])
         os.write(write, json.dumps(work().to_json()).encode())
         code = 0
     except BaseException:
@@ -100,10 +116,19 @@ def _in_namespace(namespace: int, work: Callable[[], Document]) -> tuple[int, in
         os._exit(code)
 
 
-def _answer(kind: type[D], child: tuple[int, int]) -> D | None:
-    """None where the process failed."""
-    process, pipe = child
-    with os.fdopen(pipe, "rb") as stream:
-        text = stream.read()
-    os.waitpid(process, 0)
-    return kind.from_json(json.loads(text)) if text else None
+def _answers(
+    kind: type[D], children: dict[int, tuple[int, int]]
+) -> Iterator[tuple[int, D | None, int]]:
+    """Ranks, answers (None where the helper failed) and exit codes of helpers, as they end."""
+    with selectors.DefaultSelector() as selector:
+        for rank, (process, pipe) in children.items():
+            selector.register(pipe, selectors.EVENT_READ, (rank, process))
+        while selector.get_map():
+            for key, _ in selector.select():
+                selector.unregister(key.fd)
+                rank, process = key.data
+                with os.fdopen(key.fd, "rb") as stream:
+                    text = stream.read()
+                _, status = os.waitpid(process, 0)
+                answer = kind.from_json(json.loads(text)) if text else None
+                yield rank, answer, exit_code(status)

@@ -13,6 +13,18 @@ from typing import Self
 from cluster.spec.documents.codec import from_json, to_json
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 
+SUPERVISOR, REFERENCE, HELPER = "supervisor", "link-reference", "-helper"
+"""Names of processes before workers are forked: `ps` shows 15 characters, node4095-helper."""
+
+
+def describe(process: str) -> str:
+    """A process by its name, for a sentence."""
+    if process.endswith(HELPER):
+        return f"{process.removesuffix(HELPER)}'s link helper"
+    return {SUPERVISOR: "the supervisor of all nodes", REFERENCE: "the link reference"}.get(
+        process, f"the process {process}"
+    )
+
 
 class Command(StrEnum):
     STATISTICS = "statistics"

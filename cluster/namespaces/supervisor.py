@@ -19,20 +19,27 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.host.process_state import how_stopped
+from cluster.host.process_state import exit_code, how_ended, how_stopped
 from cluster.namespaces import isolation, links, network
-from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
+from cluster.namespaces.protocol import (
+    REFERENCE,
+    SUPERVISOR,
+    Command,
+    Kind,
+    Message,
+    SupervisorPlan,
+    describe,
+)
 from cluster.spec.documents.links import LinkStatistics
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name
-
-PR_SET_NAME = 15
 
 Send = Callable[[Message], None]
 Worker = Callable[[], int]
 
 
 def main(document: str) -> int:
+    network.name_process(SUPERVISOR)
     plan = SupervisorPlan.from_json(document)
     network.write_hosts_file(plan.nodes)
     namespaces = network.create_namespaces(plan.nodes)
@@ -57,17 +64,15 @@ def main(document: str) -> int:
 
 def await_builder(builder: int) -> str | None:
     """Wait for the process that builds the network and is the links' reference; why it failed."""
-    role = "the process that builds the network and is the link reference"
-    _, status = os.waitpid(builder, os.WUNTRACED)
-    if os.WIFSTOPPED(status):
-        return f"{role} was stopped; run the measure again"
+    _, status = os.waitpid(builder, 0)
     if os.WIFSIGNALED(status):
-        return f"{role} was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"{describe(REFERENCE)} {how_ended(exit_code(status))} before training"
     return None if status == 0 else "the network could not be built"
 
 
 def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     """Build the network, shape and verify its links; the exit code of the process that does so."""
+    network.name_process(REFERENCE)
     try:
         network.build_network(plan.nodes, namespaces)
         if plan.links:
@@ -132,7 +137,7 @@ def become_node(
     own = network.CLONE_NEWUTS | network.CLONE_NEWIPC | network.CLONE_NEWNS
     network.check(network.libc.unshare(own), "unshare")
     socket.sethostname(node_name(rank))
-    network.libc.prctl(PR_SET_NAME, node_name(rank).encode(), 0, 0, 0)  # for ps and top
+    network.name_process(node_name(rank))
     for processes in plan.cgroups.get(rank, ()):
         Path(processes).write_text("0")
     for descriptor in (log, nothing, *namespaces):
@@ -195,8 +200,7 @@ def reap(nodes: dict[int, int], send: Send) -> None:
         if child == 0:
             return
         if child in nodes:
-            code = os.waitstatus_to_exitcode(status)
-            send(Message(Kind.EXIT, rank=nodes[child], code=code if code >= 0 else 128 - code))
+            send(Message(Kind.EXIT, rank=nodes[child], code=exit_code(status)))
 
 
 def send(message: Message) -> None:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cluster.host.process_state import how_ended
 from cluster.observe.liveness import Finding
 from cluster.observe.units import list_names
 from cluster.spec.documents.events import Failure
@@ -96,16 +97,16 @@ def _cause(
         return rank, f"{names[rank]} ran out of memory{at_limit if limit else ''}"
     if evidence.killed:
         rank = evidence.killed[0]
-        name = signal.Signals(exits[rank] - 128).name
-        hint = " (out of memory?)" if name == "SIGKILL" and evidence.memory_kill else ""
-        return rank, f"{names[rank]} was ended by {name}{hint}"
+        killed = exits[rank] - 128 == signal.SIGKILL
+        hint = " (out of memory?)" if killed and evidence.memory_kill else ""
+        return rank, f"{names[rank]} {how_ended(exits[rank])}{hint}"
     if evidence.findings:
         return evidence.findings[0].ranks[0], "; ".join(f.text for f in evidence.findings)
     if evidence.unexplained:
         rank = evidence.unexplained[0]
         words = exit_details(rank).strip().splitlines()
         detail = f": {words[-1]}" if words else ""
-        return rank, f"{names[rank]} ended with code {exits[rank]}{detail}"
+        return rank, f"{names[rank]} {how_ended(exits[rank])}{detail}"
     if evidence.own_failures:
         rank = evidence.own_failures[0]
         return rank, f"{names[rank]} {evidence.failures[rank].message}"

@@ -80,7 +80,7 @@ def attempt(case: Try, output: Path, most_s: float = MOST_S) -> Outcome:
     chance = random.Random(f"{case.way} {case.seed}")
     count = WORKERS + (case.strategy == "parameter-server")
     rank = chance.randrange(count)
-    process = start(*flags(case.engine, case.strategy, output))
+    process = start(*flags(case, output))
     try:
         await_steps(output, chance.randint(1, LAST_STEP))
         time.sleep(chance.random() / 4)
@@ -116,11 +116,12 @@ def await_failure(process: subprocess.Popen[str]) -> float:
     return time.monotonic()
 
 
-def flags(engine: str, strategy: str, output: Path) -> list[str]:
+def flags(case: Try, output: Path) -> list[str]:
     """A run that does not end by itself; nodes need limits so that memory can run out."""
-    options = ["--engine", engine, "--workers", str(WORKERS), "--strategy", strategy]
-    options += ["--epochs", "2000", "--test-size", "200", "--total-memory", "1600m"]
-    return [*options, "--output", str(output)]
+    options = ["--engine", case.engine, "--workers", str(WORKERS), "--strategy", case.strategy]
+    if case.way in FAULTS["memory"]:
+        options += ["--total-memory", "1600m"]
+    return [*options, "--epochs", "2000", "--test-size", "200", "--output", str(output)]
 
 
 def tries(engines: Sequence[str], faults: Sequence[str], count: int, seed: int) -> list[Try]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,11 +10,12 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from cluster.containers.compose_file import REFERENCE, SESSION_LABEL
+from cluster.containers.compose_file import SESSION_LABEL
 from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.host.cgroups import ROOT
-from tests.measuring import gone, processes_of, worker_processes
+from tests.measuring import gone, owned_processes, processes_of, worker_processes
 
 HOG = """
 import mmap, sys
@@ -141,30 +143,25 @@ class DockerNodes:
         return next(port.name for port in ports if (port / "ifindex").read_text().strip() == index)
 
 
-def kill_reference(engine: str, measure: int, output: Path) -> None:
-    """While links are verified, end the other end of all measurements."""
-    find = find_reference_process if engine == "netns" else find_reference_container
-    while (reference := find(measure, output)) is None:
+def await_process(measure: int, name: str) -> int:
+    """Wait until a measure has started a process of this name; its number."""
+    while True:
+        for process in owned_processes(measure):
+            with contextlib.suppress(OSError):  # it has just ended
+                if Path(f"/proc/{process}/comm").read_text().strip() == name:
+                    return process
         time.sleep(0.05)
-    os.kill(reference, signal.SIGKILL)
 
 
-def find_reference_process(measure: int, _: Path) -> int | None:
-    """The process below ./measure.sh that has a child for each of several links."""
-    process = measure
-    try:
-        while len(children := children_of(process)) == 1:
-            (process,) = children
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return None
-    return process if children else None
-
-
-def find_reference_container(_: int, output: Path) -> int | None:
-    sessions = [path.name for path in output.iterdir()]
-    label = [f"{SERVICE_LABEL}={REFERENCE}", *(f"{SESSION_LABEL}={name}" for name in sessions)]
-    found = client().containers.list(filters={"label": label}) if sessions else []
-    return int(found[0].attrs["State"]["Pid"]) if found else None
+def await_container(output: Path, service: str) -> Any:
+    """Wait until the container of a service of a session below `output` runs."""
+    docker = client()
+    while True:
+        for session in output.iterdir():
+            label = [f"{SERVICE_LABEL}={service}", f"{SESSION_LABEL}={session.name}"]
+            for container in docker.containers.list(filters={"label": label}):
+                return container
+        time.sleep(0.05)
 
 
 def exhaust(groups: Iterable[Path], training: int) -> None:

@@ -11,20 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.engine import EngineUnavailable
 from cluster.host import cgroups
 from tests import laws
 from tests.measuring import await_steps, finish, measure, one, start
 
+pytestmark = pytest.mark.usefixtures("memory_limits")
 NETNS = ("--engine", "netns", "--workers", "2")
-
-
-@pytest.fixture(autouse=True)
-def _limits() -> None:
-    try:
-        cgroups.check("memory")
-    except EngineUnavailable as error:
-        pytest.skip(str(error))
 
 
 def groups_of(output: Path) -> list[Path]:
