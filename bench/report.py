@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from bench.session import PROJECT, count, counts
 from bench.table import Table
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.browser import chromium
+from tests.peak_memory import peak_bytes
 
 RECORDED = PROJECT / "tests" / "data" / "runs"
 COLUMNS = {
@@ -76,10 +76,13 @@ def write_report(runs: Path, output: Path) -> tuple[float, int]:
     start = time.monotonic()
     command = [sys.executable, "-m", "analysis.network_report", str(runs), "--output", str(output)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(command)} failed: {os.waitstatus_to_exitcode(status)}")
-    return time.monotonic() - start, 1024 * used.ru_maxrss
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, peak_bytes(process.pid))
+        time.sleep(0.02)
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed: {process.returncode}")
+    return time.monotonic() - start, peak
 
 
 def open_page(page: Path) -> list[float]:

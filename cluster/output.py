@@ -57,7 +57,8 @@ def show(
     for summary in summaries:
         if args.quiet and summary.error is not None:  # else it was said when it happened
             print(f"{summary.run}: {summary.status}: {summary.error}", file=sys.stderr)
-    print(f"run folders: {folder}", file=sys.stderr)
+    if folder.is_dir():  # else runs said that it was removed
+        print(f"run folders: {folder}", file=sys.stderr)
     if args.json:
         print(json.dumps([summary.to_json() for summary in summaries], indent=1))
     if not args.no_report:

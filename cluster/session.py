@@ -21,6 +21,7 @@ from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.observe.collector import Collector
 from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress
+from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder, write_json
@@ -204,10 +205,9 @@ class Session:
         """What the nodes' events say; they may say anything."""
         try:
             return self.summarise(folder, experiment, status, error)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as damage:
+        except DocumentError as damage:
             if status == COMPLETED:
-                reason = str(damage) or type(damage).__name__
-                raise RunFailed(f"the nodes' events make no summary: {reason}") from damage
+                raise RunFailed(f"the nodes' events make no summary: {damage}") from damage
             return Summary(
                 session=folder.session,
                 run=folder.name,

@@ -77,7 +77,7 @@ class _RunWatch:
         self._names = experiment.all_names
         writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
         files = {rank: folder.events_of(name) for rank, name in writers.items()}
-        self.nodes = NodeWatch(files, REPORTS_S, most_bytes(experiment))
+        self.nodes = NodeWatch(files, most_bytes(experiment))
         self._clock = _Clock()
         self._liveness = Liveness(
             self._names, experiment.workers, experiment.nodes, self._clock.now

@@ -121,7 +121,8 @@ def _frame(name: str, read: dict[int, _Read]) -> pd.DataFrame:
 def _read(folder: RunFolder, live: bool) -> _Read:
     """Whatever its files hold. Where only a file beside the summary is damaged, its numbers too."""
     path = folder.path.resolve()
-    found = _Read({"session": str(to_json(path.parent.name)), "run": str(to_json(path.name))})
+    names: Options = {"session": str(to_json(path.parent.name)), "run": str(to_json(path.name))}
+    found = _Read(names)
     try:
         found = _tabulate(_summary(folder, live))
         rates = read_rates(folder) if found.row["status"] == "completed" else None
@@ -138,7 +139,7 @@ def _read(folder: RunFolder, live: bool) -> _Read:
     except Exception as error:  # no run ends the report of the others
         status, reason = "damaged", f"{type(error).__name__}: {error}"
     told = str(to_json(reason))[:LONGEST_REASON]
-    return dataclasses.replace(found, row=found.row | {"status": status, "error": told})
+    return dataclasses.replace(found, row=found.row | names | {"status": status, "error": told})
 
 
 def _unless_missing(read: Callable[[], T]) -> T | None:

@@ -87,8 +87,9 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
     """Wait until every node of this host has ended, or one has failed; the outcome in words."""
     ranks = range(plan.first_rank, plan.first_rank + plan.nodes_here)
     files = {rank: run.events(rank) for rank in ranks if rank < experiment.nodes}
-    watched = NodeWatch(files, GRACE_S, most_bytes(experiment))
+    watched = NodeWatch(files, most_bytes(experiment))
     begun = time.monotonic()
+    failed_at: float | None = None
     while True:
         missing, any_started = nodes.missing()
         try:
@@ -97,8 +98,11 @@ def watch(experiment: Experiment, run: RunFolder, plan: Plan, nodes: Nodes) -> s
             return str(failure)
         if not watched.remaining:
             return "all nodes have ended"
-        never_started = not any_started and time.monotonic() - begun > PATIENCE_S
-        if never_started or watched.is_overdue(bool(missing - watched.ended)):
+        now = time.monotonic()
+        if failed_at is None and (watched.failures or missing - watched.ended):
+            failed_at = now
+        never_started = not any_started and now - begun > PATIENCE_S
+        if never_started or (failed_at is not None and now - failed_at > GRACE_S):
             return f"no end of node {', '.join(map(str, watched.remaining))}"
         time.sleep(POLL_S)
 

@@ -1,6 +1,5 @@
 """Which nodes of a run have ended and which have failed, by the events they write."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +19,9 @@ class RunFailed(Exception):
 class NodeWatch:
     """Follows the event logs of some nodes (rank -> file), each of `most_bytes` at most."""
 
-    def __init__(
-        self, files: Mapping[int, Path], grace_s: float, most_bytes: int = LOG_BYTES
-    ) -> None:
+    def __init__(self, files: Mapping[int, Path], most_bytes: int = LOG_BYTES) -> None:
         self._files = files
         self._readers = {rank: EventReader(path, most_bytes) for rank, path in files.items()}
-        self._grace_s = grace_s
-        self._deadline: float | None = None
         self.ended: set[int] = set()
         self.failures: dict[int, Failure] = {}
 
@@ -56,9 +51,3 @@ class NodeWatch:
                 claim = plain_text(f"{hello.node}, rank {hello.rank}", 50)
                 raise RunFailed(f"{path.stem} claims to be {claim}; see {path}")
         return events
-
-    def is_overdue(self, is_node_lost: bool) -> bool:
-        """Whether a node failed or was lost, and the others have had `grace_s` to report."""
-        if self._deadline is None and (is_node_lost or self.failures):
-            self._deadline = time.monotonic() + self._grace_s
-        return self._deadline is not None and time.monotonic() > self._deadline

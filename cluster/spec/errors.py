@@ -1,9 +1,11 @@
 """A person's mistake in an experiment, and the checks that find it."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 LONGEST_LINE = 1000
+LONG_NUMBER = re.compile(r"[0-9]{40,}")
 
 
 class SpecError(ValueError):
@@ -15,6 +17,7 @@ class SpecError(ValueError):
 
 def one_line(text: str) -> str:
     """What was given may be anything: escapes for control characters, a long middle left out."""
+    text = LONG_NUMBER.sub(lambda digits: f"{digits[0][:9]}... ({len(digits[0])} digits)", text)
     if len(text) > LONGEST_LINE:
         text = f"{text[: LONGEST_LINE - 200]} ... {text[-100:]}"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -43,4 +46,5 @@ def unknown(name: str, value: str, choices: Iterable[str]) -> str:
 def between(name: str, value: float, low: float, high: float) -> None:
     """SpecError where `value` is below `low`, above `high`, or not a number."""
     if not low <= value <= high:  # false for NaN too
-        raise SpecError(f"{name} must be between {low:,} and {high:,}, not {value:,}")
+        given = f"{value:,}" if abs(value) < 10**15 else str(value)
+        raise SpecError(f"{name} must be between {low:,} and {high:,}, not {given}")

@@ -62,7 +62,7 @@ def test_what_is_no_event_log_is_refused_by_name_within_a_few_megabytes(
         tracemalloc.stop()
     assert len(str(refused.value)) < 1000
     with pytest.raises(RunFailed, match=r"^node2 wrote no event log: node2\.jsonl"):
-        NodeWatch({2: path}, grace_s=0).read()
+        NodeWatch({2: path}).read()
 
 
 def test_a_device_is_no_regular_file() -> None:
@@ -120,14 +120,14 @@ def test_a_node_that_claims_to_be_another_ends_the_run(hello: Hello, tmp_path: P
     path = tmp_path / "node1.jsonl"
     path.write_text(hello.line())
     with pytest.raises(RunFailed, match=r"^node1 claims to be") as failed:
-        NodeWatch({1: path}, grace_s=0).read()
+        NodeWatch({1: path}).read()
     assert str(failed.value).isprintable()
 
 
 def test_a_nodes_words_are_shown_as_one_printable_line(tmp_path: Path) -> None:
     path = tmp_path / "node0.jsonl"
     path.write_text(Failure(message="\x1b]0;title\x07" + "x\n" * 10_000).line())
-    nodes = NodeWatch({0: path}, grace_s=0)
+    nodes = NodeWatch({0: path})
     nodes.read()
     assert nodes.failures[0].message.isprintable()
     assert len(nodes.failures[0].message) < 600

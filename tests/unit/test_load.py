@@ -91,6 +91,15 @@ def test_a_run_folder_without_permissions_is_listed(tmp_path: Path) -> None:
     assert "Permission denied" in str(table.loc[2, "error"])
 
 
+def test_a_damaged_copy_is_listed_by_its_folder_not_by_the_name_in_its_summary(
+    tmp_path: Path,
+) -> None:
+    run = shutil.copytree(DATA / "session" / "001-allreduce-n3-s1", tmp_path / "mine" / "copy")
+    (run / "environment.json").write_text("null")
+    row = load_runs(tmp_path).table.loc[1]
+    assert (row["session"], row["run"], row["status"]) == ("mine", "copy", "damaged")
+
+
 def test_a_folder_whose_name_is_no_text_is_listed(tmp_path: Path) -> None:
     run = tmp_path / os.fsdecode(b"001-\xff\x1b[31m")
     run.mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def files(tmp_path: Path) -> dict[int, Path]:
 
 
 def test_nodes_remain_until_they_write_their_end(files: dict[int, Path]) -> None:
-    nodes = NodeWatch(files, grace_s=0)
+    nodes = NodeWatch(files)
     assert nodes.read() == []
     write(files[1], Notice(text="half"), END)
     assert [(rank, event.kind) for rank, event in nodes.read()] == [(1, "notice"), (1, "end")]
@@ -39,27 +38,11 @@ def test_nodes_remain_until_they_write_their_end(files: dict[int, Path]) -> None
     assert nodes.remaining == []
 
 
-def test_without_a_failure_or_a_lost_node_nothing_is_overdue(files: dict[int, Path]) -> None:
-    nodes = NodeWatch(files, grace_s=0)
-    write(files[0], END)
-    nodes.read()
-    assert not nodes.is_overdue(False)
-
-
-def test_after_a_failure_the_others_have_the_grace_time(files: dict[int, Path]) -> None:
-    patient, impatient = NodeWatch(files, grace_s=3600), NodeWatch(files, grace_s=0)
+def test_a_failure_is_kept_with_its_message(files: dict[int, Path]) -> None:
+    nodes = NodeWatch(files)
     write(files[2], FAILURE)
-    for nodes in (patient, impatient):
-        nodes.read()
-        assert nodes.failures[2].message == FAILURE.message
-        nodes.is_overdue(False)
-    time.sleep(0.01)
-    assert not patient.is_overdue(False)
-    assert impatient.is_overdue(False)
-
-
-def test_a_node_that_was_lost_once_stays_lost(files: dict[int, Path]) -> None:
-    nodes = NodeWatch(files, grace_s=0)
-    nodes.is_overdue(True)
-    time.sleep(0.01)
-    assert nodes.is_overdue(False)
+    nodes.read()
+    assert {rank: failure.message for rank, failure in nodes.failures.items()} == {
+        2: FAILURE.message
+    }
+    assert nodes.remaining == [0, 1, 2]
