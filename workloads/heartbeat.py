@@ -12,7 +12,13 @@ import select
 import threading
 from collections.abc import Iterator
 
-from cluster.spec.documents.heartbeat import BEAT_S, MOST_UNREACHABLE, Heartbeat, LinkState
+from cluster.spec.documents.heartbeat import (
+    BEAT_S,
+    MOST_UNREACHABLE,
+    Heartbeat,
+    LinkState,
+    exit_code,
+)
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from workloads.counters.interfaces import read_tcp
 from workloads.counters.reachability import is_retransmitting, probe, read_link
@@ -108,12 +114,6 @@ def wait_beating(child: int, pulse: Pulse) -> int:
         os.close(ended)
         pulse.close()
     return code
-
-
-def exit_code(status: int) -> int:
-    """Of a process, by os.waitpid's status: 128 + signal where one ended it."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from typing import Self
 import torch  # noqa: F401  imported once, before the first fork
 
 from cluster.spec.documents.events import Failure
+from cluster.spec.documents.heartbeat import exit_code
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.errors import SpecError
 from workloads import server, training
@@ -38,7 +39,7 @@ from workloads.counters import memory
 from workloads.data.folders import default_data_dir
 from workloads.data.tokens import is_complete, weights_of
 from workloads.event_log import EventLog
-from workloads.heartbeat import Pulse, exit_code, wait_beating
+from workloads.heartbeat import Pulse, wait_beating
 from workloads.stacks import StackChannel
 
 PATIENCE_S = 120.0

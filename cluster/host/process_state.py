@@ -1,6 +1,5 @@
 """Whether processes were stopped, and how they ended. Standard library only."""
 
-import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,12 +55,6 @@ def stopped_below(process: int) -> dict[str, str]:
     except OSError:  # it has ended
         pass
     return found
-
-
-def exit_code(status: int) -> int:
-    """The exit code of a child by its wait status; 128 + n where signal n ended it."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 def how_ended(code: int) -> str:

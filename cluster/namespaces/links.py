@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from cluster.host.process_state import exit_code, how_ended
+from cluster.host.process_state import how_ended
 from cluster.links import rate_probe, setup
 from cluster.namespaces.network import address, enter, inside, ip_batch, mac, name_process
 from cluster.namespaces.protocol import HELPER, describe
 from cluster.spec.documents.codec import Document
+from cluster.spec.documents.heartbeat import exit_code
 from cluster.spec.documents.links import LinkAnswer, LinkStatistics, MeasuredLink
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.links import parse_link

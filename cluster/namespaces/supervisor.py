@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.host.process_state import exit_code, how_ended, how_stopped
+from cluster.host.process_state import how_ended, how_stopped
 from cluster.namespaces import isolation, links, network
 from cluster.namespaces.protocol import (
     REFERENCE,
@@ -30,6 +30,7 @@ from cluster.namespaces.protocol import (
     SupervisorPlan,
     describe,
 )
+from cluster.spec.documents.heartbeat import exit_code
 from cluster.spec.documents.links import LinkStatistics
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name

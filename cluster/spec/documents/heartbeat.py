@@ -5,6 +5,7 @@ the beat's number counts, by the host's own clock.
 """
 
 import json
+import os
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -52,6 +53,12 @@ class Heartbeat(Document):
     def parse(cls, record: bytes) -> Self:
         """ValueError for anything but a record."""
         return cls.from_json(parse_json(record))
+
+
+def exit_code(status: int) -> int:
+    """Of a process, by os.waitpid's status: 128 + signal where one ended it."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:
