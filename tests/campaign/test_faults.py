@@ -118,16 +118,12 @@ def failed_with(named: str, measure: subprocess.Popen[str]) -> None:
 @pytest.mark.docker
 @pytest.mark.usefixtures("docker")
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(
-    "fault",
-    [
-        *(name for name in faults.FAULTS if name != "memory"),
-        pytest.param("memory", marks=pytest.mark.usefixtures("memory_limits")),
-    ],
-)
+@pytest.mark.parametrize("fault", faults.FAULTS)
 def test_every_fault_is_named_within_seconds(
-    fault: str, capsys: pytest.CaptureFixture[str]
+    fault: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
+    if fault == "memory":
+        request.getfixturevalue("memory_limits")
     with capsys.disabled():
         cases = faults.tries(list(faults.ENGINES), [fault], count=10, seed=1)
         outcomes = faults.conduct(cases, at_once=2)
