@@ -9,6 +9,7 @@ from cluster.host.ownership import Owner
 
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
+DOWN_ATTEMPTS = 3
 
 
 def client() -> Any:
@@ -46,7 +47,15 @@ def remove_ended(docker: Any) -> list[str]:
 
 
 def down(project: str) -> None:
-    """Remove a project. Never raises, since it also cleans up after errors."""
+    """Remove a project. Never raises, since it also cleans up after errors.
+
+    Compose gives up at a container that something else removes meanwhile: then it tries again.
+    """
     command = ["docker", "compose", "--project-name", project]
     command += ["down", "--volumes", "--timeout", "1"]
-    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True)
+    for _ in range(DOWN_ATTEMPTS):
+        answer = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        if answer.returncode == 0:
+            return
