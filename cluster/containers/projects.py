@@ -9,7 +9,6 @@ from cluster.host.ownership import Owner
 
 SERVICE_LABEL = "com.docker.compose.service"
 PROJECT_LABEL = "com.docker.compose.project"
-DOWN_ATTEMPTS = 3
 
 
 def client() -> Any:
@@ -47,15 +46,24 @@ def remove_ended(docker: Any) -> list[str]:
 
 
 def down(project: str) -> None:
-    """Remove a project. Never raises, since it also cleans up after errors.
+    """Remove a project. Never raises, since it also cleans up after errors."""
+    command = ("compose", "--project-name", project, "down", "--volumes", "--timeout", "1")
+    if _docker(*command).returncode == 0:
+        return
+    # Compose refuses where a container that others depend on was removed from outside.
+    for kind, every, force in (("container", ["--all"], ["--force"]), ("network", [], [])):
+        label = f"label={PROJECT_LABEL}={project}"
+        found = _docker(kind, "ls", "--quiet", *every, "--filter", label).stdout.split()
+        if found:
+            _docker(kind, "rm", *force, *found)
 
-    Compose gives up at a container that something else removes meanwhile: then it tries again.
-    """
-    command = ["docker", "compose", "--project-name", project]
-    command += ["down", "--volumes", "--timeout", "1"]
-    for _ in range(DOWN_ATTEMPTS):
-        answer = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        if answer.returncode == 0:
-            return
+
+def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
