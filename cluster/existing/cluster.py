@@ -28,6 +28,8 @@ from cluster.spec.documents.links import MeasuredLink
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 10
+FIRST_TO_END = re.compile(r"Process name: (?P<rank>\d{1,4})\s+Exit code: (?P<code>\d{1,3})\s")
+"""What Horovod says of the task that ended first; its ranks are those of our nodes."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,16 @@ class SparkCluster(Cluster):
             process.stdout.close()
 
     def exited(self) -> dict[int, int]:
-        if self._process is not None and self._process.poll() is not None:
-            last = last_line(self._log.read_text(errors="replace"))
-            code = self._process.returncode
-            raise EngineError(f"Spark's driver ended with code {code}: {last}; see {self._log}")
-        return {}
+        """Horovod's driver ends with the first task that fails, and says which it was."""
+        if self._process is None or self._process.poll() is None:
+            return {}
+        log = self._log.read_text(errors="replace")
+        if first := FIRST_TO_END.search(log):
+            return {int(first["rank"]): int(first["code"])}
+        code = self._process.returncode
+        raise EngineError(
+            f"Spark's driver ended with code {code}: {last_line(log)}; see {self._log}"
+        )
 
 
 def scratch_variables(folder: str) -> dict[str, str]:

@@ -125,7 +125,19 @@ def _from_complaints(evidence: Evidence) -> tuple[int, str]:
         if evidence.addresses.get(name, rank) != rank
     ]
     if not pointed:
-        return first, said
+        return _from_silence(evidence, first, said)
     suspect = max(set(pointed), key=lambda rank: (pointed.count(rank), -rank))
     text = f"{said}; no cause was found, the complaints point to {evidence.names[suspect]}"
     return suspect, text
+
+
+def _from_silence(evidence: Evidence, first: int, said: str) -> tuple[int, str]:
+    """Nodes that did not complain when others did are where to look."""
+    told = {*evidence.failures, *evidence.exits}
+    nodes = [rank for rank, name in enumerate(evidence.names) if name.startswith("node")]
+    silent = [rank for rank in nodes if rank not in told]
+    if not silent:
+        return first, said
+    names = list_names([evidence.names[rank] for rank in silent])
+    text = f"{said}; no cause was found, but {names} said nothing: frozen or cut off?"
+    return silent[0], text

@@ -82,3 +82,11 @@ def test_complaints_alone_say_whom_they_point_to() -> None:
     rank, text = explain(evidence, None, lambda rank: "")
     assert rank == 2
     assert text.endswith("point to node2")
+
+
+def test_a_node_that_says_nothing_while_others_complain_is_where_to_look() -> None:
+    said = "HorovodInternalError: Horovod has been shut down"
+    rank, text = explained(failures=failures(node0=said, node1=said))
+    assert rank == 2
+    assert said in text
+    assert "node2 said nothing" in text
