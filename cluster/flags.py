@@ -14,7 +14,7 @@ from cluster.engine import AUTO, engine_names
 from cluster.observe.units import option_text
 from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
-from cluster.spec.command_line import Parser, argument, parse_path
+from cluster.spec.command_line import Parser, argument, parse_path, parse_port
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
@@ -80,6 +80,8 @@ OTHER_FLAGS = {
         " completed runs are kept, all others are run anew",
         "--prepare FOLDER": "train nothing: write the run's folder and print the commands for your"
         " own hosts (torchrun)",
+        "--live [PORT]": "show the session in a browser while it runs: a page on this machine's"
+        " loopback, whose address is printed (default: a free port)",
         "--quiet": "no progress, only the table",
         "--json": "print the summaries as a JSON array on standard output",
         "--no-report": "write no report of the session: two seconds less",
@@ -90,6 +92,10 @@ OTHER_FLAGS = {
     },
 }
 """Flags that are no option of one run: group -> flag and its value's unit -> help."""
+
+
+TYPES = {"FOLDER": argument(parse_path), "[PORT]": argument(parse_port)}
+"""Of the values above, where they are not just text."""
 
 
 def make_parser(with_help: bool = False) -> Parser:
@@ -113,7 +119,9 @@ def make_parser(with_help: bool = False) -> Parser:
     for group_name, flags in OTHER_FLAGS.items():
         for form, text in flags.items():
             flag, _, unit = form.partition(" ")
-            value = {"metavar": unit, "type": argument(parse_path) if unit == "FOLDER" else str}
+            value: dict[str, Any] = {"metavar": unit, "type": TYPES.get(unit, str)}
+            if unit.startswith("["):  # the value may be left out
+                value |= {"metavar": unit.strip("[]"), "nargs": "?", "const": 0}
             groups[group_name].add_argument(
                 flag, help=text, **(value if unit else {"action": "store_true"})
             )

@@ -20,6 +20,7 @@ from cluster import environment, hosts, output, plan, presets
 from cluster.engine import AUTO, ENGINES, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import as_typed, make_parser
 from cluster.host import interruption, leftovers, ownership
+from cluster.live import view as live
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.session import Session
 from cluster.spec.catalogue import files_of
@@ -104,6 +105,7 @@ def conduct(
 ) -> int:
     """Do the runs of a plan that are not completed, and show all of them."""
     say = progress.say
+    server = live.bind(args.live)
     with contextlib.ExitStack() as stack:
         closed = resume.take_up(resumed, planned, stack, say) if resumed else {}
         remaining = [e for run, e in planned.experiments().items() if run not in closed]
@@ -123,6 +125,8 @@ def conduct(
         if not resumed:
             stack.enter_context(resume.held(folder))
         ownership.record(ownership.Kind.SESSION, str(folder.path))
+        watched = live.live_view(server, folder.path, planned, closed, progress)
+        progress = stack.enter_context(watched)
         session = Session(
             folder=folder.path,
             plan=planned,

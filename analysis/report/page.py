@@ -260,6 +260,7 @@ def render(
     sections: Sequence[Section],
     colours: Mapping[str, str],
     refresh_s: int | None = None,
+    is_live: bool = False,
 ) -> str:
     """`colours` are those of the strategies; the page reloads itself every `refresh_s` seconds."""
     return TEMPLATES.get_template("page.html").render(
@@ -267,8 +268,9 @@ def render(
         sections=sections,
         colours=colours,
         refresh_s=refresh_s,
-        style=_asset("report.css"),
-        script=_asset("report.js") + _asset("tables.js"),
+        is_live=is_live,
+        style=_asset("report.css") + (_asset("live.css") if is_live else ""),
+        script=_asset("report.js") + _asset("tables.js") + (_asset("live.js") if is_live else ""),
         plotly=Markup(get_plotlyjs()),
     )
 

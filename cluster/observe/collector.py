@@ -120,6 +120,11 @@ class Collector(CsvSampler):
             for rank, ((first_t, first_bytes), (last_t, last_bytes)) in recent.items()
         }
 
+    def sent_bytes(self) -> dict[int, int]:
+        """What each node's counter showed when it was last read."""
+        with self._lock:
+            return {rank: readings[-1][1] for rank, readings in self._recent.items()}
+
     def _rows(self, source: CounterSource, is_first: bool) -> Rows:
         readings = source.read()
         now = clock.now()

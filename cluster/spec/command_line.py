@@ -96,6 +96,13 @@ def parse_path(text: str) -> Path:
     return path
 
 
+def parse_port(text: str) -> int:
+    """ValueError for what is no port."""
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 2**16):
+        raise ValueError(f"must be a port from 1 to 65535, not {text!r}")
+    return int(text)
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Exit with main's code: 2 for a person's mistake, 1 for a file's trouble, 130 after Ctrl-C."""
     secure_streams()

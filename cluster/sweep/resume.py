@@ -16,7 +16,7 @@ from cluster.spec.documents.session_plan import SessionFolder, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import SpecError
 
-BESIDE = ("resume", "quiet", "json", "no_report", "output")
+BESIDE = ("resume", "live", "quiet", "json", "no_report", "output")
 """Flags that go with --resume; output is where the session is."""
 
 

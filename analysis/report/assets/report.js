@@ -152,6 +152,11 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
+  addEventListener("content", ({ target, detail }) => { // of a figure that grows (live.js)
+    contents.set(target, detail);
+    drawWhenNear([target]);
+  });
+
   function toggle(strategy) {
     if (!hidden.delete(strategy)) hidden.add(strategy);
     showHidden();

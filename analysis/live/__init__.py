@@ -1,0 +1,1 @@
+"""The page of the live view: the report's template, styles and figures, before there are points."""
