@@ -84,7 +84,15 @@ def _address(process: subprocess.Popen[str]) -> str:
 def measure(engine: str, seconds: int, *flags: str) -> tuple[list[float], list[float]]:
     """CPU shares of the cases, and the delays of points, of one run that is then interrupted."""
     with tempfile.TemporaryDirectory(prefix="gradwire-bench-") as output:
-        command = [PROJECT / "measure.sh", *FLAGS, "--engine", engine, "--output", output, *flags]
+        command = [
+            str(PROJECT / "measure.sh"),
+            *FLAGS,
+            "--engine",
+            engine,
+            "--output",
+            output,
+            *flags,
+        ]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         viewer = Viewer(_address(process)) if flags else None
         await_step(Path(output))
