@@ -72,7 +72,7 @@ def test_scalability_is_speed_up_over_one_node_and_its_share_of_perfect() -> Non
 
 def test_unequal_computing_of_equal_nodes_leaves_accuracy_alone() -> None:
     busy = vgg([1.0, 1.05, 0.95])
-    busy.loc[busy["strategy"] == "allreduce", "compute_median_s"] = 0.2
+    busy.loc[busy["strategy"] == "allreduce", "compute_median_s"] = 0.4
     times, learned = conclusions("vgg-parts", busy)
     assert "no order" in times
     assert "20.00 %" in learned

@@ -61,6 +61,7 @@ def table(*rows: dict[str, Any]) -> pd.DataFrame:
         ]
     )
     frame["compute_median_s"] = 0.75 * frame["second_s"] * frame["batch_size"] / 1024
+    frame["step_median_s"] = frame["compute_median_s"] / 0.75
     return with_speed_up(with_buffers(with_epochs(frame, epochs)))
 
 

@@ -78,8 +78,15 @@ def against(usual: Measured, others: Sequence[Measured], text: Text) -> str:
 
 def unequal_times(runs: pd.DataFrame) -> str:
     """Why times have no order: computing that should be equal is not; empty where it is."""
+    return next(iter(contended(runs).values()), "")
+
+
+def contended(runs: pd.DataFrame) -> dict[int, str]:
+    """By number of a run: why its times allow no conclusion."""
     sharing = runs["workers"].where(runs["cpus"].isna(), 0).rename("sharing")
+    found: dict[int, str] = {}
     for _, same in runs.groupby([*SAME_COMPUTING, sharing], dropna=False):
-        if reason := unequal_computing(same["compute_median_s"].dropna()):
-            return reason
-    return ""
+        medians, steps = (same[name].dropna() for name in ("compute_median_s", "step_median_s"))
+        if reason := unequal_computing(medians, steps):
+            found |= {int(number): reason for number in same.index}
+    return found

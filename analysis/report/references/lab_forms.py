@@ -5,12 +5,12 @@ workers down and batch sizes across. Several seeds are averaged. The newest sess
 sheet's forms is taken.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.report.page import Block, Column, Table, Text
+from analysis.report.page import Block, Column, Row, Table, Text
 from analysis.report.references import papers
 from analysis.report.references.papers import Paper, PaperColumn, PaperTable, Preset
 
@@ -28,6 +28,8 @@ class Filled:
     columns: tuple[Column, ...]
     """But the first, which names the row."""
     rows: tuple[tuple[str, tuple[Value, ...]], ...]
+    numbers: tuple[tuple[int, ...], ...] = ()
+    """Our runs, row by row."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,22 @@ def fill(form: PaperTable, runs: pd.DataFrame) -> Filled:
             (f"{workers} worker{'s' if workers != 1 else ''}", part)
             for workers, part in runs.groupby("workers")
         ]
-    rows = []
+    rows, numbers_of_rows = [], []
     for label, part in parts:
         values = tuple(
             _value(column, part[part.index.isin(numbers)]) for _, column, numbers in columns
         )
         if any(value is not None for value in values):
             rows.append((label, values))
+            numbers_of_rows.append(tuple(int(number) for number in part.index))
     shown = tuple(
-        Column(heading, f"value_{place}", _text(column))
+        Column(heading, f"value_{place}", _text(column), from_times=column.is_time)
         for place, (heading, column, _) in enumerate(columns)
     )
     enough = len(rows) >= FEWEST_ROWS or not form.rows
-    return Filled(form.title, shown, tuple(rows) if enough else ())
+    if not enough:
+        return Filled(form.title, (), ())
+    return Filled(form.title, shown, tuple(rows), tuple(numbers_of_rows))
 
 
 def _value(column: PaperColumn, runs: pd.DataFrame) -> Value:
@@ -100,8 +105,13 @@ def _text(column: PaperColumn) -> Callable[[Value], str]:
     return lambda value: column.text(value) if isinstance(value, float) else str(value)
 
 
-def form_blocks(filled: Filled) -> list[Block]:
+def form_blocks(filled: Filled, contended: Container[int]) -> list[Block]:
+    """Times of rows with a contended run are grey."""
     keys = ["label", *(column.key for column in filled.columns)]
-    rows = [dict(zip(keys, (label, *values), strict=True)) for label, values in filled.rows]
+    rows: list[Row] = [
+        dict(zip(keys, (label, *values), strict=True))
+        | {"contended": any(number in contended for number in numbers)}
+        for (label, values), numbers in zip(filled.rows, filled.numbers, strict=True)
+    ]
     columns = [Column("", "label", style="left"), *filled.columns]
     return [Text(f"{filled.title}."), Table(rows, columns)]

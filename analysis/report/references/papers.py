@@ -37,6 +37,11 @@ class PaperColumn(Document):
         return None if mean is None else mean * self.scale
 
     @property
+    def is_time(self) -> bool:
+        """Or a ratio or rate of times."""
+        return self.ours.endswith(("_s", "speed_up"))
+
+    @property
     def text(self) -> Callable[[float], str]:
         if self.unit in ("B", "B/s"):
             return lambda value: bytes_text(value, self.digits) + self.unit[1:]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.page import Block, Bullets, Heading, Section, Text, texts
+from analysis.report.references.compared import contended
 from analysis.report.references.conclusions import conclusions
 from analysis.report.references.derived import with_derived
 from analysis.report.references.lab_forms import Sheet, filled_sheets, form_blocks
@@ -43,6 +44,7 @@ def section(report: Report) -> Section | None:
             [found for found in tables if found.paper.title == paper.title],
             next((sheet for sheet in sheets if sheet.paper.title == paper.title), None),
             derived,
+            contended(derived) | report.contended,
         )
     ]
     if not body:
@@ -52,9 +54,13 @@ def section(report: Report) -> Section | None:
 
 
 def _blocks(
-    paper: Paper, tables: Sequence[TableComparison], sheet: Sheet | None, runs: pd.DataFrame
+    paper: Paper,
+    tables: Sequence[TableComparison],
+    sheet: Sheet | None,
+    runs: pd.DataFrame,
+    busy: Mapping[int, str],
 ) -> list[Block]:
-    """One paper's: conclusions in words, published tables, forms."""
+    """One paper's: conclusions in words, published tables, forms. `busy`: contended runs."""
     if not tables and sheet is None:
         return []
     sessions = {found.session: found.is_quick for found in tables}
@@ -68,9 +74,13 @@ def _blocks(
         Text(f"{paper.authors}. {about} {paper.preset}.", "note"),
         *texts(QUICK if is_quick else ""),
         Bullets(conclusions(paper.preset, mine)),
-        *(block for found in tables for block in table_blocks(found, runs)),
+        *(block for found in tables for block in table_blocks(found, runs, busy)),
         *(texts(paper.about) if sheet is not None else []),
-        *(block for filled in (sheet.tables if sheet else ()) for block in form_blocks(filled)),
+        *(
+            block
+            for filled in (sheet.tables if sheet else ())
+            for block in form_blocks(filled, busy)
+        ),
     ]
 
 

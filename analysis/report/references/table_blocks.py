@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
@@ -29,13 +29,25 @@ TRUE_BYTES = [
 ]
 
 
-def table_blocks(found: TableComparison, runs: pd.DataFrame) -> list[Block]:
-    verdicts = [verdict(each) for each in found.columns if not each.column.of_first]
+def table_blocks(
+    found: TableComparison, runs: pd.DataFrame, contended: Mapping[int, str]
+) -> list[Block]:
+    """Nothing is said about the order of times where a run's host was contended: `contended`."""
+    reason = next(
+        (contended[number] for row in found.numbers for number in row if number in contended), ""
+    )
+    verdicts = [
+        f"{each.column.heading}: {reason}." if each.column.is_time and reason else verdict(each)
+        for each in found.columns
+        if not each.column.of_first
+    ]
     differs = not all(agrees(each) for each in found.columns if len(each.both) > 1)
     rows = _rows(found, runs)
     return [
         Text(f"{found.table.title}."),
-        _across(found, runs) if found.table.across else _down(found, rows),
+        _across(found, runs, bool(reason))
+        if found.table.across
+        else _down(found, rows, bool(reason)),
         *([_bars(found, runs)] if found.table.bars else []),
         Bullets(verdicts),
         *texts(f"{'Reasons for the difference' if differs else 'Note'}: {found.table.why}"),
@@ -60,35 +72,42 @@ def _heading(found: TableComparison, place: int, kind: str) -> str:
     return f"{column.heading}{unit}: {kind}"
 
 
-def _down(found: TableComparison, rows: list[Row]) -> Table:
+def _down(found: TableComparison, rows: list[Row], grey: bool) -> Table:
+    rows = [row | {"contended": grey} for row in rows]
     columns = [
         Column(head, f"head_{place}", style="word") for place, head in enumerate(found.table.heads)
     ]
     columns += [
-        Column(_heading(found, place, kind), f"{kind}_{place}", _text(found, place, kind))
+        Column(
+            _heading(found, place, kind),
+            f"{kind}_{place}",
+            _text(found, place, kind),
+            from_times=kind == "ours" and found.columns[place].column.is_time,
+        )
         for place in range(len(found.columns))
         for kind in KINDS
     ]
     return Table(rows, [*columns, *(TRUE_BYTES if found.table.activity else [])])
 
 
-def _across(found: TableComparison, runs: pd.DataFrame) -> Table:
+def _across(found: TableComparison, runs: pd.DataFrame, grey: bool) -> Table:
     """The paper's rows side by side, published values above ours, run by run where they are."""
     labels = found.columns[0].labels
     columns = [Column("", "what", style="left")]
-    columns += [Column(label, f"of_{place}") for place, label in enumerate(labels)]
-    rows = _run_by_run(found, runs)
+    columns += [Column(label, f"of_{place}", from_times=True) for place, label in enumerate(labels)]
+    rows = _run_by_run(found, runs, grey)
     for place, column in enumerate(found.columns):
         for kind, values in zip(KINDS, (column.published, column.ours), strict=True):
             text = _text(found, place, kind)
-            row: Row = {"what": _heading(found, place, kind)}
+            time = kind == "ours" and column.column.is_time
+            row: Row = {"what": _heading(found, place, kind), "contended": grey and time}
             for at, value in enumerate(values):
                 row[f"of_{at}"] = "-" if value is None else text(value)
             rows.append(row)
     return Table(rows, columns)
 
 
-def _run_by_run(found: TableComparison, runs: pd.DataFrame) -> list[Row]:
+def _run_by_run(found: TableComparison, runs: pd.DataFrame, grey: bool) -> list[Row]:
     """The first column's values of every run, where the paper has them."""
     column = found.columns[0].column
     ours = [
@@ -100,6 +119,7 @@ def _run_by_run(found: TableComparison, runs: pd.DataFrame) -> list[Row]:
         theirs = [_at(row.runs, place) for row in found.table.rows]
         for kind, values in zip(KINDS, (theirs, [_at(own, place) for own in ours]), strict=True):
             row: Row = {"what": f"run {place + 1} ({column.unit}): {kind}"}
+            row["contended"] = grey and kind == "ours"
             for at, value in enumerate(values):
                 row[f"of_{at}"] = "-" if value is None else column.text(value)
             rows.append(row)
