@@ -1,0 +1,97 @@
+"""Rounds in which every link carries one message after the other, for thousands of nodes. Pure.
+
+On a ring, and in pairs, a node sends to one other node and receives from one: no link is shared,
+and the times of all nodes follow from each other step by step. The same numbers as of the event
+simulator (simulator.py), in one pass over arrays.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, waits_for_receiver
+from cluster.spec.schedules.messages import Flow, Messages
+
+
+def is_permutation(messages: Messages) -> bool:
+    """Whether each node sends to one node and receives from one, from the first step on."""
+    sources = list(chain.from_iterable(flow.sources for flow in messages))
+    destinations = list(chain.from_iterable(flow.destinations for flow in messages))
+    return (
+        len(set(sources)) == len(sources)
+        and len(set(destinations)) == len(destinations)
+        and all(flow.step == 0 for flow in messages)
+    )
+
+
+class _Meters:
+    """Token buckets of all links of one direction, as the time at which each is used up."""
+
+    def __init__(self, rates: Sequence[float], bursts: Sequence[float]) -> None:
+        self.second_per_byte = 1 / np.array(rates, dtype=float)
+        self.lead = np.array(bursts, dtype=float) * self.second_per_byte
+        self.used_until = -self.lead
+
+    def carry(self, places: list[int], start: Floats, size: float) -> Floats:
+        """When messages that begin at `start` have passed."""
+        begin = np.maximum(self.used_until[places], start - self.lead[places])
+        self.used_until[places] = begin + size * self.second_per_byte[places]
+        return np.maximum(start, self.used_until[places])
+
+
+def simulate(rounds: Sequence[Messages], nodes: Sequence[Node], costs: Costs) -> Timeline:
+    bursts = [node.burst_bytes for node in nodes]
+    up = _Meters([node.up for node in nodes], bursts)
+    down = _Meters([node.down for node in nodes], bursts)
+    compute = np.array([node.compute_s for node in nodes])
+    delay = np.array([node.delay_s for node in nodes])
+    now = np.zeros(len(nodes))
+    computed, exchanged = [], []
+    for messages in rounds:
+        ready = now + compute
+        now = ready.copy()
+        for flow in messages:
+            _exchange(flow, ready, now, (up, down), delay, costs)
+        computed.append(ready)
+        exchanged.append(now.copy())
+    return Timeline(np.array(computed), np.array(exchanged))
+
+
+def _exchange(
+    flow: Flow,
+    ready: Floats,
+    end: Floats,
+    links: tuple[_Meters, _Meters],
+    delay: Floats,
+    costs: Costs,
+) -> None:
+    """Every node of the flow sends `count` messages to its neighbour; `end` becomes later."""
+    sources, destinations, size = (
+        list(flow.sources),
+        list(flow.destinations),
+        float(flow.message_bytes),
+    )
+    chunks = chunk_count(size, flow.count) if flow.pipelined else 1
+    start = (
+        np.maximum(ready[sources], ready[destinations])
+        if waits_for_receiver(size)
+        else ready[sources]
+    )
+    sent = start.copy()
+    have = np.tile(ready[:, None], (1, chunks))
+    """By node and chunk, when it can be passed on."""
+    for _ in range(flow.count):
+        arrived = have.copy()
+        for chunk in range(chunks):
+            first = costs.message_s if chunk == 0 else 0.0
+            begin = np.maximum(np.maximum(have[sources, chunk], start) + first, sent)
+            passed = np.maximum(
+                links[0].carry(sources, begin, size / chunks),
+                links[1].carry(destinations, begin, size / chunks),
+            )
+            sent = passed
+            arrived[destinations, chunk] = passed + delay[sources]
+        have = arrived
+    end[sources] = np.maximum(end[sources], sent)
+    end[destinations] = np.maximum(end[destinations], have[destinations].max(axis=1))

@@ -1,0 +1,187 @@
+"""The event simulator against theory, against SimGrid, and against its own quick forms."""
+
+import json
+import math
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.predict import permutations, simulator
+from analysis.predict.nodes import Costs, Node
+from analysis.theory.critical_path import busiest_bytes, path_bytes
+from cluster.spec.schedules.messages import Messages, Setting, each_message
+from cluster.spec.strategies import STRATEGIES, facts_of
+
+RATE = 1e7
+MODEL_BYTES = 2_000_000
+EXCHANGING = [name for name, facts in STRATEGIES.items() if facts.exchanges]
+ORACLE = Path(__file__).resolve().parents[1] / "simgrid_oracle.py"
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def messages_of(strategy: str, workers: int, index: int = 0, passes: int = 1) -> Messages:
+    facts = facts_of(strategy)
+    setting = Setting(
+        workers=workers,
+        model_bytes=MODEL_BYTES,
+        passes=passes if facts.has_passes else None,
+        schedule="ring" if facts.has_passes else None,
+    )
+    return facts.messages(index, setting)
+
+
+def nodes_of(messages: Messages) -> int:
+    return 1 + max(max(*flow.sources, *flow.destinations) for flow in messages)
+
+
+def different(count: int, draw: random.Random) -> list[Node]:
+    rates, times = (RATE / 10, RATE / 2, RATE), (0.0, 0.02, 0.1)
+    return [
+        Node(draw.choice(rates), draw.choice(rates), compute_s=draw.choice(times))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 8])
+@pytest.mark.parametrize("strategy", EXCHANGING)
+def test_equal_nodes_take_the_critical_path(strategy: str, workers: int) -> None:
+    """A pipeline of 62 chunks fills within 2 % of a message, twice where it goes up and down."""
+    messages = messages_of(strategy, workers)
+    nodes = [Node(RATE, RATE, compute_s=0.1)] * nodes_of(messages)
+    found = simulator.simulate(lambda _: messages, nodes, 1, Costs())
+    path = float(path_bytes(messages)) / RATE
+    fill = 0.04 if any(flow.pipelined for flow in messages) else 1e-6
+    assert path * (1 - 1e-6) <= found.round_s - 0.1 <= path * (1 + fill)
+
+
+@pytest.mark.parametrize("strategy", EXCHANGING)
+def test_no_schedule_beats_its_busiest_link(strategy: str) -> None:
+    draw = random.Random(strategy)
+    for workers in (3, 6):
+        messages = messages_of(strategy, workers)
+        nodes = different(nodes_of(messages), draw)
+        found = simulator.simulate(lambda _, same=messages: same, nodes, 1, Costs())  # type: ignore[misc]
+        for flow in messages:
+            for source, destination in zip(flow.sources, flow.destinations, strict=True):
+                least = float(flow.pair_bytes) / min(nodes[source].up, nodes[destination].down)
+                assert found.exchanged[0, destination] >= least * (1 - 1e-9)
+        assert found.exchanged.max() >= float(busiest_bytes(messages)) / RATE * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("strategy", EXCHANGING)
+def test_one_node_of_each_kind_stands_for_all(strategy: str) -> None:
+    """Nodes that differ by a trillionth are simulated one by one."""
+    messages = messages_of(strategy, 6)
+    alike = [Node(RATE, RATE)] * nodes_of(messages)
+    alike[2] = Node(RATE / 10, RATE / 10)
+    apart = [replace(node, up=node.up * (1 + k * 1e-12)) for k, node in enumerate(alike)]
+    assert len(set(simulator.node_kinds([messages], apart))) == len(apart)
+    by_kind, each = (
+        simulator.simulate(lambda _: messages, nodes, 2, Costs(1e-3)) for nodes in (alike, apart)
+    )
+    assert by_kind.exchanged == pytest.approx(each.exchanged, rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "allgather", "pairwise"])
+def test_rounds_without_shared_links_are_the_same_as_arrays(strategy: str) -> None:
+    draw = random.Random(7)
+    for workers in (2, 5, 9):
+        rounds = [messages_of(strategy, workers, passes=draw.randint(1, workers))]
+        nodes = different(workers, draw)
+        costs = Costs(draw.choice((0.0, 1e-3)))
+        assert permutations.is_permutation(rounds[0])
+        quick = permutations.simulate(rounds, nodes, costs)
+        events = simulator.simulate(lambda index, all_=rounds: all_[index], nodes, 1, costs)  # type: ignore[misc]
+        assert quick.exchanged == pytest.approx(events.exchanged, rel=1e-3)
+
+
+def test_a_late_node_makes_its_partners_late_and_then_theirs() -> None:
+    nodes = [Node(RATE, RATE)] * 8
+    nodes[0] = replace(nodes[0], compute_s=1.0)
+    found = simulator.simulate(lambda t: messages_of("pairwise", 8, t), nodes, 3, Costs())
+    late = [{rank for rank in range(8) if row[rank] > 1} for row in found.exchanged]
+    assert [len(ranks) for ranks in late] == [2, 4, 6]
+    assert late[0] < late[1] < late[2]
+
+
+def test_what_a_token_bucket_holds_passes_at_once() -> None:
+    def seconds(burst: float) -> float:
+        nodes = [Node(RATE, RATE, burst_bytes=burst)] * 2
+        return simulator.simulate(lambda _: messages_of("pairwise", 2), nodes, 1, Costs()).round_s
+
+    assert seconds(0) == pytest.approx(MODEL_BYTES / RATE)
+    assert seconds(MODEL_BYTES / 2) == pytest.approx(MODEL_BYTES / 2 / RATE, rel=0.01)
+    assert seconds(2 * MODEL_BYTES) < 0.01 * seconds(0)
+
+
+def test_the_host_copies_for_all_nodes_together() -> None:
+    nodes = [Node(RATE, RATE)] * 4
+    messages = messages_of("allreduce", 4)
+    costs = Costs(bytes_per_s=2 * RATE)
+    found = simulator.simulate(lambda _: messages, nodes, 1, costs)
+    total = sum(float(flow.pair_bytes) * len(flow.sources) for flow in messages)
+    assert found.round_s == pytest.approx(total / (2 * RATE))
+
+
+def test_a_thousand_nodes_are_simulated_one_of_them_slow() -> None:
+    nodes = [Node(RATE, RATE)] * 1024
+    nodes[3] = Node(RATE / 10, RATE / 10)
+    for strategy in ("allreduce", "gather-scatter", "reduce-broadcast", "pairwise"):
+        messages = messages_of(strategy, 1024)
+        found = simulator.simulate(lambda _, same=messages: same, nodes, 1, Costs())  # type: ignore[misc]
+        assert math.isfinite(found.round_s)
+        assert found.round_s > 1.5 * float(path_bytes(messages)) / RATE or strategy in (
+            "gather-scatter",
+            "reduce-broadcast",
+        )
+
+
+def arrivals(messages: Messages, nodes: Sequence[Node]) -> list[float]:
+    """By SimGrid."""
+    asked = {
+        "up": [node.up for node in nodes],
+        "down": [node.down for node in nodes],
+        "compute": [node.compute_s for node in nodes],
+        "messages": [
+            (message.source, message.destination, float(message.bytes), message.waits_for)
+            for message in each_message(messages)
+        ],
+    }
+    answer = subprocess.run(
+        [DEBIAN_PYTHON, ORACLE], input=json.dumps(asked), capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    found: list[float] = json.loads(answer.stdout)
+    return found
+
+
+def has_simgrid() -> bool:
+    return (
+        shutil.which(DEBIAN_PYTHON) is not None
+        and not subprocess.run(
+            [DEBIAN_PYTHON, "-c", "import simgrid"], capture_output=True
+        ).returncode
+    )
+
+
+@pytest.mark.skipif(not has_simgrid(), reason="no SimGrid: apt-get install python3-simgrid")
+@pytest.mark.parametrize("strategy", [name for name in EXCHANGING if name != "allgather"])
+def test_simgrid_finds_the_same_times(strategy: str) -> None:
+    """Without pipelines, which SimGrid would have to be told chunk by chunk."""
+    draw = random.Random(strategy)
+    whole = tuple(replace(flow, pipelined=False) for flow in messages_of(strategy, 6))
+    nodes = different(nodes_of(whole), draw)
+    at = arrivals(whole, nodes)
+    found = simulator.simulate(lambda _: whole, nodes, 1, Costs())
+    for rank, node in enumerate(nodes):
+        mine = [
+            time
+            for time, message in zip(at, each_message(whole), strict=True)
+            if rank in (message.source, message.destination)
+        ]
+        assert found.exchanged[0, rank] == pytest.approx(max([node.compute_s, *mine]), rel=1e-5)
