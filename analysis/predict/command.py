@@ -10,17 +10,19 @@ import functools
 import sys
 from collections.abc import Iterator, Sequence
 
+from analysis.predict import unequal
 from analysis.predict.cost_model import Cluster
 from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import SHIPPED, Fitted, error_text, load
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError, between, one_of
-from cluster.spec.links import Link, parse_link
+from cluster.spec.links import Link, parse_link, parse_links
 from cluster.spec.quantities import parse_size, parse_time
 from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 65_536
+MOST_SIMULATED = 1024
 FASTEST_LINK = 10**13
 """Faster than this project can emulate."""
 
@@ -39,6 +41,9 @@ def _parser() -> Parser:
     link = "of every node, such as 10gbit or 1gbit/0.1ms"
     rate = argument(functools.partial(parse_link, highest=FASTEST_LINK))
     add("--link", type=rate, required=True, metavar="RATE[/DELAY]", help=link)
+    slow = "nodes with a link of their own, such as 3:100mbit; then steps are simulated"
+    parse = argument(parse_links)
+    add("--bottleneck", type=parse, default={}, metavar="RANK:LINK[,...]", help=slow)
     size = "k, M, G are powers of 1000"
     add("--model-bytes", type=argument(parse_size), required=True, metavar="M", help=size)
     add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")
@@ -58,7 +63,9 @@ def clusters(args: argparse.Namespace) -> list[Cluster]:
     names = known if args.strategy == "all" else args.strategy.split(",")
     for name in names:
         one_of("strategy", name, ["all", *known])
-    between("--workers", args.workers, 2, MOST_WORKERS)
+    between("--workers", args.workers, 2, MOST_SIMULATED if args.bottleneck else MOST_WORKERS)
+    for rank in args.bottleneck:
+        between("--bottleneck: a rank", rank, 0, args.workers - 1)
     if args.link.loss:
         raise SpecError(
             f"--link {args.link} has loss, which is not modelled; leave it out, or measure it:"
@@ -162,6 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" computing {seconds_text(args.compute)}"
     )
     print()
+    if args.bottleneck:
+        print("\n".join(unequal.lines(asked, args.bottleneck)))
+        return 0
     print("\n".join(table(model, found)))
     if without := [cluster.strategy for cluster in asked if cluster not in found]:
         print(f"no fit for: {', '.join(without)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.predict import permutations, simulator
+from analysis.predict import command, permutations, simulator
 from analysis.predict.nodes import Costs, Node
 from analysis.theory.critical_path import busiest_bytes, path_bytes
 from cluster.spec.schedules.messages import Messages, Setting, each_message
@@ -139,6 +139,22 @@ def test_a_thousand_nodes_are_simulated_one_of_them_slow() -> None:
             "gather-scatter",
             "reduce-broadcast",
         )
+
+
+def test_the_command_simulates_what_a_slow_link_does(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--workers 4 --link 100mbit --bottleneck 3:10mbit --model-bytes 4M"
+    assert command.main(asked.split()) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if " x " in line}
+    assert set(rows) == set(EXCHANGING)
+    assert " 10.0 x" in rows["allreduce"]
+    assert " 1.0 x" not in rows["pairwise"]
+
+
+def test_a_slow_node_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--workers 4 --link 100mbit --bottleneck 4:10mbit --model-bytes 4M"
+    with pytest.raises(SystemExit):
+        command.main(asked.split())
+    assert "0 and 3, not 4" in capsys.readouterr().err
 
 
 def arrivals(messages: Messages, nodes: Sequence[Node]) -> list[float]:
