@@ -57,6 +57,11 @@ class Report:
                 found |= {number: reason for config in members for number in config.numbers}
         return found
 
+    def why_contended(self, configurations: Iterable[Configuration]) -> str:
+        """Of the first of them that is; empty where none is."""
+        reasons = (self.contended.get(config.numbers[0], "") for config in configurations)
+        return next(filter(None, reasons), "")
+
     def is_contended(self, configuration: Configuration) -> bool:
         return configuration.numbers[0] in self.contended
 

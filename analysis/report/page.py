@@ -87,6 +87,8 @@ class Chart:
     name: str = ""
     """In the page's address, and of the file it is saved as."""
     title: str = ""
+    contended: str = ""
+    """Why its times allow no conclusion; it is drawn in grey."""
 
     @property
     def layout(self) -> Layout:
@@ -106,6 +108,7 @@ class Choice:
     title: str
     ask: str
     charts: Mapping[str, Chart]
+    contended: str = ""
 
     @property
     def layout(self) -> Layout:

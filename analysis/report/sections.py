@@ -30,6 +30,7 @@ class Group:
 GROUPS = (
     Group("answers", "Answers", [overview.section]),
     Group("published", "Published and lab tables", [published.section]),
+    Group("results", "Results", [overview.results]),
     Group("accuracy", "Accuracy against bytes", [accuracy.section], [correlation.section]),
     Group("learning", "Learning", [], [consensus.section, shards.section]),
     Group("time", "Time", [bottlenecks.section, steps.section], [epochs.section]),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.observe.units import percent_text, seconds_text
+from cluster.observe.units import seconds_text
 
 if TYPE_CHECKING:
     from analysis.tables.configurations import Configuration
@@ -103,7 +103,6 @@ def unequal_computing(medians: Iterable[float | None], steps: Iterable[float | N
     if not known or max(known) - min(known) <= TIMES_AGREE * max(min(known), shortest):
         return ""
     return (
-        f"no order, since the same computing took {seconds_text(min(known))} to"
-        f" {seconds_text(max(known))} per step, more than {percent_text(TIMES_AGREE, 0)} apart: the"
-        " nodes did not get equal shares of the machine's cores"
+        f"no order: the same computing took {seconds_text(min(known))} to"
+        f" {seconds_text(max(known))} per step, so the host was contended"
     )

@@ -34,7 +34,7 @@ SAME_BYTES = 1.05
 """Bytes that differ by less than this factor are not told apart."""
 BURST = 0.1
 """Of the model: a link with a larger burst looks faster than its rate."""
-MOST_NAMES = 4
+MOST_NAMES = 2
 MOST_SETTINGS = 3
 SETTING = ("model", "workers", "link", "batch_size", "bottleneck", "straggler", "cpus", "engine")
 """Steps are compared where these are equal."""
@@ -103,7 +103,7 @@ def _speed(report: Report) -> list[Answer]:
     ]
     settings.sort(key=lambda some: (-len(some), -some[0].workers))
     found = []
-    for members in settings[:MOST_SETTINGS]:
+    for members in _told(report, settings):
         same = named(members, with_workers=several_sizes(pd.concat([m.runs for m in members])))
         where = _where(members[0], settings)
         steps = measured(same, "step_median_s")
@@ -114,6 +114,14 @@ def _speed(report: Report) -> list[Answer]:
     if settings:
         found += _shares(report, settings[0])
     return found
+
+
+def _told(
+    report: Report, settings: Sequence[Sequence[Configuration]]
+) -> list[Sequence[Configuration]]:
+    """Of the contended settings only the first: the others have no order for the same reason."""
+    quiet = [members for members in settings if not report.is_contended(members[0])]
+    return quiet[:MOST_SETTINGS] or list(settings[:1])
 
 
 def _capital(text: str) -> str:
@@ -150,14 +158,24 @@ def _shares(report: Report, members: Sequence[Configuration]) -> list[Answer]:
 
 
 def _slow_nodes(report: Report) -> list[Answer]:
-    texts = [(study.title, extremes(study)) for study in find_studies(report.runs)]
-    return [Answer(f"With slow nodes, {title}", text) for title, text in texts if text]
+    """Grey where no case has an order."""
+    found = []
+    for study in find_studies(report.runs):
+        if text := extremes(study):
+            clauses = text.split("; ")
+            grey = all("no order" in clause for clause in clauses)
+            found.append(Answer("With slow nodes", f"{text} ({study.title})", grey))
+    return found
 
 
 def _speed_up(report: Report) -> list[Answer]:
     """Of the series with the most workers, its best strategy."""
-    found = find_series(report.runs, report.configurations)
-    if not found:
+    found = [
+        series
+        for series in find_series(report.runs, report.configurations)
+        if sum(run.median("compute_median_s") is not None for run in series.runs) > 1
+    ]
+    if not found:  # or their computing is not known, as with ddp
         return []
     best = max(found, key=lambda series: (series.sizes[-1].workers, series.sizes[-1].speed_up))
     first, last = best.sizes[0], best.sizes[-1]

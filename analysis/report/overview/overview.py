@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.report.accuracy.curves import reached, target_text, usual_target
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
-from analysis.report.page import Answers, Block, Column, Details, Row, Section, Table
+from analysis.report.page import Answers, Column, Details, Row, Section, Table
 from analysis.tables.configurations import Configuration
 from analysis.tables.labels import scored_on
 from cluster.observe.units import bytes_text, percents, seconds_text
@@ -39,14 +39,20 @@ def problem(run: pd.Series[Any]) -> str:
 
 
 def section(report: Report) -> Section:
-    body: list[Block] = [Answers(answers(report))]
-    if rows := [_row(report, configuration) for configuration in report.configurations]:
-        table = Table(rows, _columns(report), folds=True, name="results")
-        many = len(rows) > MOST_ROWS
-        body.append(Details(f"All {len(rows)} configurations", [table]) if many else table)
+    return Section("answers", "Answers", [Answers(answers(report))])
+
+
+def results(report: Report) -> Section | None:
+    """One row per configuration."""
+    rows = [_row(report, configuration) for configuration in report.configurations]
+    if not rows:
+        return None
+    table = Table(rows, _columns(report), folds=True, name="results")
+    many = len(rows) > MOST_ROWS
+    body = [Details(f"All {len(rows)} configurations", [table]) if many else table]
     frame = pd.DataFrame(rows).drop(columns=["by_seed", "contended"], errors="ignore")
     note = NOTE.format(scored_on=scored_on(report.runs.table))
-    return Section("answers", "Answers", body, note, {"results": frame})
+    return Section("results", "Results", body, note, {"results": frame})
 
 
 def _columns(report: Report) -> list[Column]:

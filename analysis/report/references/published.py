@@ -19,8 +19,9 @@ from analysis.tables.labels import in_common
 
 NOTE = (
     "Published numbers are the papers' own (analysis/published/*.toml). Machines, links and"
-    " libraries differ, so orders and ratios are compared, not values. Values within 3 % of each"
-    " other have no order. Ratios agree within a factor of 1.25. Our step times are medians."
+    " libraries differ, so orders and ratios are compared, not values. Ours have an order where"
+    " they differ by more than noise over seeds, or with one seed by more than 15 %. Ratios agree"
+    " within a factor of 1.25. Our step times are medians."
 )
 QUICK = (
     "Our runs are of the preset's quick variant, which trains less (and may have a smaller network"

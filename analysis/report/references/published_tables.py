@@ -14,13 +14,11 @@ import pandas as pd
 
 from analysis.report.references import papers
 from analysis.report.references.papers import Paper, PaperColumn, PaperTable, Preset
-from cluster.observe.units import percent_text
+from analysis.tables.noise import Measured, distinguishable
 
 QUICK = ("epochs", "train_size")
 """Options that a quick variant of a preset may reduce."""
 FEWEST_ROWS = 2
-TIE = 0.03
-"""Values closer together than this have no order."""
 RATIO_AGREES = 1.25
 """Ratios within this factor of the published ones agree."""
 
@@ -33,6 +31,8 @@ class Compared:
     labels: tuple[str, ...]
     published: tuple[float, ...]
     ours: tuple[float | None, ...]
+    spreads: tuple[Measured | None, ...] = ()
+    """Ours with their range over seeds; without them no two of ours have an order."""
 
     @property
     def rows(self) -> list[tuple[str, float, float | None]]:
@@ -97,6 +97,7 @@ def _compare(
             tuple(row.label for row in published.rows),
             tuple(row.values[place] for row in published.rows),
             _ours(runs, published, numbers, column),
+            _spreads(runs, published, numbers, column),
         )
         for place, column in enumerate(published.columns)
     )
@@ -132,42 +133,64 @@ def _ours(
     return tuple(100 * value / first if value is not None and first else None for value in found)
 
 
+def _spreads(
+    runs: pd.DataFrame,
+    published: PaperTable,
+    numbers: Sequence[Sequence[int]],
+    column: PaperColumn,
+) -> tuple[Measured | None, ...]:
+    found: list[Measured | None] = []
+    for row, of_row in zip(published.rows, numbers, strict=True):
+        name = row.ours or column.ours
+        values = runs.loc[list(of_row)][name].dropna().astype(float)
+        if values.empty:
+            found.append(None)
+            continue
+        ends = float(values.mean()), float(values.min()), float(values.max())
+        is_time = not name.endswith("accuracy")
+        found.append(Measured(row.label, row.label, *ends, len(values), is_time=is_time))
+    return tuple(found)
+
+
 def verdict(compared: Compared) -> str:
     """Whether the order and the ratios agree."""
     both, heading = compared.both, compared.column.heading
     if len(both) < 2:
         rows = "only one row has" if both else "no row has"
         return f"{heading}: {rows} both values: no comparison."
-    return f"{heading}: {_order(both)} {_ratios(both)}"
+    return f"{heading}: {_order(compared)} {_ratios(both)}"
 
 
 def agrees(compared: Compared) -> bool:
-    both = compared.both
-    return not _swapped(both) and _furthest(both)[0] <= RATIO_AGREES
+    return not any(_pairs(compared).values()) and _furthest(compared.both)[0] <= RATIO_AGREES
 
 
-def _swapped(both: Sequence[tuple[str, float, float]]) -> list[tuple[str, str]]:
-    found = []
-    for (label, theirs, ours), (other, theirs_too, ours_too) in combinations(both, 2):
-        ordered = _differ(theirs, theirs_too) and _differ(ours, ours_too)
-        if ordered and (theirs < theirs_too) != (ours < ours_too):
-            found.append((label, other))
-    return found
+def _pairs(compared: Compared) -> dict[tuple[str, str], bool]:
+    """Pairs of rows that have an order in both, and whether it is reversed here.
+
+    Ours have one where they differ by more than noise (analysis/tables/noise.py).
+    """
+    known = [
+        (theirs, mine)
+        for theirs, mine in zip(compared.published, compared.spreads, strict=False)
+        if mine is not None
+    ]
+    return {
+        (ours.label, ours_too.label): (theirs < theirs_too) != (ours.mean < ours_too.mean)
+        for (theirs, ours), (theirs_too, ours_too) in combinations(known, 2)
+        if theirs != theirs_too and distinguishable(ours, ours_too)
+    }
 
 
-def _differ(a: float, b: float) -> bool:
-    return abs(a - b) > TIE * max(abs(a), abs(b))
-
-
-def _order(both: Sequence[tuple[str, float, float]]) -> str:
-    swapped, tie = _swapped(both), percent_text(TIE, 0)
-    pairs = len(both) * (len(both) - 1) // 2
-    apart = sum(_differ(a[1], b[1]) and _differ(a[2], b[2]) for a, b in combinations(both, 2))
-    if not apart:
-        return f"no two rows differ by more than {tie} in both, so there is no order to compare."
+def _order(compared: Compared) -> str:
+    found = _pairs(compared)
+    swapped = [pair for pair, reversed_here in found.items() if reversed_here]
+    pairs = len(compared.both) * (len(compared.both) - 1) // 2
+    if not found:
+        return "no two of our rows differ by more than noise, so there is no order to compare."
     if not swapped:
-        few = f" in the {apart} of {pairs} pairs that differ by more than {tie} in both"
-        return f"the order is the same{few if apart < pairs else ''}."
+        few = f" in the {len(found)} of {pairs} pairs that differ by more than noise"
+        return f"the order is the same{few if len(found) < pairs else ''}."
     if len(swapped) == pairs:
         return "the order is reversed."
     such = "" if len(swapped) == 1 else "such as "

@@ -117,7 +117,12 @@ def _waiting(case: Case) -> str:
     verb = "wait" if len(whom[order[0]]) > 1 else "waits"
     texts[0] = texts[0].replace(" for ", f" {verb} mostly for ")
     low, high = round(100 * min(waiting.values())), round(100 * max(waiting.values()))
-    return f"{listed(texts)}, {f'{low} to {high}' if low < high else low} % of a step"
+    text = f"{listed(texts)}, {f'{low} to {high}' if low < high else low} % of a step"
+    if set(whom) <= set(case.slow_ranks):
+        return text
+    what = "throttled" if case.bottleneck else "slow"
+    are = "are" if len(case.slow_ranks) > 1 else "is"
+    return f"{text}: the cause is {nodes_text(case.slow_ranks)}, which {are} {what}"
 
 
 def _order(whom: Mapping[int, Sequence[int]], slow: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ COLUMNS = [
     Column("data", "data_s", seconds_text),
     Column("computing", "compute_s", seconds_text),
     Column("exposed communication", "exposed_communication_s", seconds_text),
-    Column("share of communication", "share", percents(0)),
+    Column("share of communication", "share", percents(0), from_times=True),
     Column("per step: data", "data_step_s", seconds_text),
     Column("per step: computing", "compute_step_s", seconds_text),
     Column("per step: exposed communication", "exposed_communication_step_s", seconds_text),
@@ -40,11 +40,16 @@ def section(report: Report) -> Section | None:
     shown = {label: pair for label, pair in shown.items() if len(pair[1]) > 1}
     if not shown:
         return None
-    rows = [_row(config, epochs) for config, epochs in shown.values()]
+    rows = [
+        _row(config, epochs) | {"contended": report.is_contended(config)}
+        for config, epochs in shown.values()
+    ]
     title = "Parts of each epoch's time; the first is a warm-up (light)"
     charts = {label: _chart(epochs) for label, (_, epochs) in shown.items()}
     body: list[Block] = [
-        Choice("epoch-split", title, "run", charts),
+        Choice(
+            "epoch-split", title, "run", charts, report.why_contended(c for c, _ in shown.values())
+        ),
         Details("Numbers", [Table(rows, COLUMNS)]),
     ]
     every = [

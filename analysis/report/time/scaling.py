@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analysis.report import figures
-from analysis.report.context import Report
+from analysis.report.context import Report, computing_differs
 from analysis.report.page import Chart, Column, Row, Section, Table
 from analysis.tables.configurations import (
     SAME,
@@ -32,11 +32,11 @@ COLUMNS = [
     Column("configuration", "configuration", style="left"),
     Column("workers", "workers"),
     Column("step", "step_s", seconds_text),
-    Column("weak efficiency (step)", "step_efficiency", percents(0)),
+    Column("weak efficiency (step)", "step_efficiency", percents(0), from_times=True),
     Column("epoch", "epoch_s", seconds_text),
-    Column("samples per second", "samples_per_s", four_digits),
-    Column("speed-up (samples per second)", "speed_up", "{:.2f}".format),
-    Column("strong efficiency", "efficiency", percents(0)),
+    Column("samples per second", "samples_per_s", four_digits, from_times=True),
+    Column("speed-up (samples per second)", "speed_up", "{:.2f}".format, from_times=True),
+    Column("strong efficiency", "efficiency", percents(0), from_times=True),
 ]
 NOTE = (
     "Runs that differ only in the number of workers, with one batch size per worker or one batch"
@@ -199,7 +199,12 @@ def section(report: Report) -> Section | None:
     if not found:
         return None
     rows: list[Row] = [
-        {"configuration": series.label, "strategy": series.strategy, **vars(size)}
+        {
+            "configuration": series.label,
+            "strategy": series.strategy,
+            "contended": bool(computing_differs(series.runs)),
+            **vars(size),
+        }
         for series in found
         for size in series.sizes
     ]
@@ -222,7 +227,9 @@ def section(report: Report) -> Section | None:
                 lambda size: size.step_efficiency,
             )
         )
-    tables = {"scaling": pd.DataFrame(rows)}
+    why = next(filter(None, (computing_differs(series.runs) for series in found)), "")
+    charts = [replace(chart, contended=why) for chart in charts]
+    tables = {"scaling": pd.DataFrame(rows).drop(columns="contended")}
     return Section("scaling", "Scaling", [*charts, Table(rows, COLUMNS)], NOTE, tables)
 
 

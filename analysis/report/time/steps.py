@@ -1,5 +1,7 @@
 """Time of a step: computing, and exposed communication."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from analysis.report import figures
@@ -12,7 +14,7 @@ COLUMNS = [
     Column("step", "step_median_s", seconds_text),
     Column("computing", "compute_median_s", seconds_text),
     Column("exposed communication", "exposed_communication_median_s", seconds_text),
-    Column("share of communication", "share", percents(0)),
+    Column("share of communication", "share", percents(0), from_times=True),
     Column("communication bound", "communication_bound_s", seconds_text),
 ]
 NOTE = (
@@ -48,7 +50,8 @@ def section(report: Report) -> Section | None:
             "strategy": configuration.strategy,
             "model": model,
         }
-        row |= {name: configuration.mean(name) for name in names}
+        row |= configuration.means(names)
+        row["contended"] = report.is_contended(configuration)
         exposed, step = row["exposed_communication_median_s"], row["step_median_s"]
         row["share"] = exposed / step if step and exposed is not None else None
         row["rest_s"] = rest(step, row["compute_median_s"], exposed)
@@ -57,11 +60,16 @@ def section(report: Report) -> Section | None:
     if not rows:
         return None
     body: list[Block] = [
-        _chart(place, model, [row for row in rows if row["model"] == model])
+        replace(
+            _chart(place, model, [row for row in rows if row["model"] == model]),
+            contended=report.why_contended(
+                config for config in report.configurations if str(config.row["model"]) == model
+            ),
+        )
         for place, model in enumerate(dict.fromkeys(row["model"] for row in rows))
     ]
     body.append(Details("Numbers", [Table(rows, COLUMNS)]))
-    tables = {"steps": pd.DataFrame(rows).drop(columns="short")}
+    tables = {"steps": pd.DataFrame(rows).drop(columns=["short", "contended"])}
     return Section("steps", "Time of a step", body, NOTE, tables)
 
 

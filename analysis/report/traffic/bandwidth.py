@@ -8,6 +8,7 @@ it uses the links. Which operation's result a strategy delivers is in its record
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -24,10 +25,10 @@ COLUMNS = [
     Column("configuration", "configuration", style="left"),
     Column("model", "model_bytes", bytes_text),
     Column("time of an exchange", "exchange_s", seconds_text),
-    Column("algorithm bandwidth", "algbw_bytes_per_s", bits_rate),
-    Column("bus bandwidth", "busbw_bytes_per_s", bits_rate),
+    Column("algorithm bandwidth", "algbw_bytes_per_s", bits_rate, from_times=True),
+    Column("bus bandwidth", "busbw_bytes_per_s", bits_rate, from_times=True),
     Column("link", "link_bytes_per_s", bits_rate),
-    Column("busiest link's utilisation", "utilisation", percents(1)),
+    Column("busiest link's utilisation", "utilisation", percents(1), from_times=True),
 ]
 NOTE = (
     "As defined by nccl-tests: algorithm bandwidth is S / t; bus bandwidth is that times 2(n-1)/n"
@@ -41,13 +42,19 @@ NOTE = (
 
 
 def section(report: Report) -> Section | None:
-    rows = [row for config in report.configurations if (row := _row(config)) is not None]
+    rows = [
+        row | {"contended": report.is_contended(config)}
+        for config in report.configurations
+        if (row := _row(config)) is not None
+    ]
     if not rows:
         return None
     shaped = [row for row in rows if row["utilisation"] is not None]
-    body: list[Block] = [_chart(shaped)] if shaped else []
+    why = report.why_contended(report.configurations)
+    body: list[Block] = [replace(_chart(shaped), contended=why)] if shaped else []
     body.append(Table(rows, COLUMNS))
-    return Section("bandwidth", "Use of the links", body, NOTE, {"bandwidth": pd.DataFrame(rows)})
+    frame = pd.DataFrame(rows).drop(columns="contended")
+    return Section("bandwidth", "Use of the links", body, NOTE, {"bandwidth": frame})
 
 
 class Bandwidth(NamedTuple):
