@@ -19,6 +19,7 @@ LABEL_SKEW = DATA / "label-skew"
 SECTIONS = {
     "answers": 0,
     "published": 0,
+    "results": 0,
     "accuracy": 3,
     "learning": 1,
     "time": 3,

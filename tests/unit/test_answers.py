@@ -63,7 +63,7 @@ def test_it_is_said_how_much_of_the_test_set_was_used(label_skew: Runs) -> None:
     assert scored_on(table) == "on 200 test samples (--test-size), or on the whole test set"
     table["test_size"] = [200, 1000]
     assert scored_on(table) == "on 200 to 1,000 test samples (--test-size)"
-    for make in (overview.section, accuracy.section):
+    for make in (overview.results, accuracy.section):
         section = make(Report.of(dataclasses.replace(label_skew, table=table)))
         assert section is not None
         assert "on 200 to 1,000 test samples" in section.note
@@ -126,7 +126,8 @@ def test_computing_that_is_a_small_part_of_a_step_may_differ(label_skew: Runs) -
 
 def test_times_of_a_contended_host_are_grey_in_tables(label_skew: Runs) -> None:
     for computing, expected in (((0.1, 0.02), {"step_median_s", "share"}), ((0.02, 0.02), set())):
-        section = overview.section(steps_on_links(label_skew, computing))
+        section = overview.results(steps_on_links(label_skew, computing))
+        assert section is not None
         (table,) = [block for block in section.body if isinstance(block, Table)]
         cells = [cell for row in table.rows for cell in table.cells(row)]
         grey = {cell.column.key for cell in cells if "contended" in cell.style}

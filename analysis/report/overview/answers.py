@@ -267,4 +267,4 @@ def _times_trusted(report: Report) -> str:
     if report.contended:
         runs = len(report.contended)
         return f"no conclusion from {runs} of {len(report.runs.completed)} runs, shown in grey"
-    return "the same computing took equally long in all runs that are compared"
+    return "computing differs too little between compared runs to make an order"

@@ -32,7 +32,7 @@ class Compared:
     published: tuple[float, ...]
     ours: tuple[float | None, ...]
     spreads: tuple[Measured | None, ...] = ()
-    """Ours with their range over seeds; without them no two of ours have an order."""
+    """Ours with their range over seeds; empty: times of one seed."""
 
     @property
     def rows(self) -> list[tuple[str, float, float | None]]:
@@ -170,9 +170,13 @@ def _pairs(compared: Compared) -> dict[tuple[str, str], bool]:
 
     Ours have one where they differ by more than noise (analysis/tables/noise.py).
     """
+    spreads = compared.spreads or tuple(
+        None if mine is None else Measured(label, label, mine, mine, mine, is_time=True)
+        for label, _, mine in compared.rows
+    )
     known = [
         (theirs, mine)
-        for theirs, mine in zip(compared.published, compared.spreads, strict=False)
+        for theirs, mine in zip(compared.published, spreads, strict=True)
         if mine is not None
     ]
     return {
