@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.report.references import papers
 from analysis.report.references.papers import Paper, PaperColumn, PaperTable, Preset
-from analysis.tables.noise import Measured, distinguishable
+from analysis.tables.noise import TIMES_AGREE, Measured, distinguishable
 
 QUICK = ("epochs", "train_size")
 """Options that a quick variant of a preset may reduce."""
@@ -182,8 +182,14 @@ def _pairs(compared: Compared) -> dict[tuple[str, str], bool]:
     return {
         (ours.label, ours_too.label): (theirs < theirs_too) != (ours.mean < ours_too.mean)
         for (theirs, ours), (theirs_too, ours_too) in combinations(known, 2)
-        if theirs != theirs_too and distinguishable(ours, ours_too)
+        if _differ(theirs, theirs_too, ours.is_time) and distinguishable(ours, ours_too)
     }
+
+
+def _differ(theirs: float, theirs_too: float, is_time: bool) -> bool:
+    """Published numbers tell no noise: times must differ as much as ours of one seed."""
+    share = TIMES_AGREE if is_time else 0
+    return abs(theirs - theirs_too) > share * min(abs(theirs), abs(theirs_too))
 
 
 def _order(compared: Compared) -> str:
