@@ -12,7 +12,6 @@ from typing import Any
 from cluster import environment, presets
 from cluster.engine import AUTO, engine_names
 from cluster.observe.units import option_text
-from cluster.plan import option_type
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser, argument, parse_path, parse_port
 from cluster.spec.documents.field_docs import field_docs
@@ -21,6 +20,7 @@ from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import STRATEGIES
+from cluster.sweep.preset_file import option_type
 
 GROUPS = {
     "strategy": "what is compared",
@@ -59,8 +59,8 @@ OTHER_FLAGS = {
         " same Python, torch and Horovod as this machine"
     },
     "strategy": {
-        "--preset NAME": "a published or recommended set of runs (below); flags beside it go for"
-        " all of them",
+        "--preset NAME": "a published or recommended set of runs (below), or a file of your own,"
+        " FILE.toml; flags beside it go for all of them",
         "--quick": "the preset's quick variant, where it has one (below): ends within ten minutes"
         " on two cores",
     },

@@ -16,8 +16,8 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
 
 from analysis.predict.step_time import step_time
 from analysis.summary.summarise import summarise
-from cluster import environment, hosts, output, plan, presets
-from cluster.engine import AUTO, ENGINES, EngineError, EngineUnavailable, choose_engine
+from cluster import environment, hosts, output, plan
+from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
 from cluster.flags import as_typed, make_parser
 from cluster.host import interruption, leftovers, ownership
 from cluster.live import view as live
@@ -26,7 +26,8 @@ from cluster.session import Session
 from cluster.spec.catalogue import files_of
 from cluster.spec.command_line import run
 from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, SessionPlan
-from cluster.spec.errors import SpecError, file_problem
+from cluster.spec.documents.summary import Summary
+from cluster.spec.errors import FileError, SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.sweep import preview, resume
 from workloads.data.dataset import DataError
@@ -50,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
         interruption.listen()
         return measure(args, arguments)
     except SpecError as error:
-        print(f"measure: {as_typed(str(error))}", file=sys.stderr)
+        text = str(error) if isinstance(error, FileError) else as_typed(str(error))
+        print(f"measure: {text}", file=sys.stderr)
         return 2
     except (DataError, EngineUnavailable) as error:
         print(f"measure: {error}", file=sys.stderr)
@@ -73,11 +75,9 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         resume.check_flags(args)
         session, planned = resume.read_session(args.resume)
         return conduct(planned, session, args, progress)
-    if args.preset is not None:
-        say(f"preset {args.preset}: {presets.title(args.preset)}")
     choose_model = Chooser(args.data_dir)
     with say_if_slow(say, "planning the runs"):
-        experiments = plan.make_experiments(args, choose_model)
+        experiments = plan.make_experiments(args, choose_model, say)
     for line in choose_model.lines.values():
         say(line)
     if args.prepare is not None:
@@ -85,6 +85,8 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     output.check_output(args.output)
     with say_if_slow(say, "looking for an engine"):
         name, how = choose_engine(args.engine, experiments, args.spark_master)
+    if args.data_dir is not None and not args.dry_run:
+        _prepare_data(experiments, args.data_dir, progress)
     if args.engine in (None, AUTO) and name != EXISTING:
         say(f"engine: {name} ({how})")
     with say_if_slow(say, "choosing schedules"):
@@ -108,19 +110,11 @@ def conduct(
     server = live.bind(args.live)
     with contextlib.ExitStack() as stack:
         closed = resume.take_up(resumed, planned, stack, say) if resumed else {}
-        remaining = [e for run, e in planned.experiments().items() if run not in closed]
-        if resumed and not remaining:
+        if resumed and len(closed) == len(planned.runs):
             output.show(list(closed.values()), resumed.path, args, say)
             return 0
         leftovers.remove_leftovers(say)
-        given = planned.data_dir and _prepare_data(remaining, Path(planned.data_dir), progress)
-        engine_module = ENGINES[remaining[0].engine].load()
-        engine = engine_module.open_engine(remaining, say, planned.spark_master)
-        if links := {link for experiment in remaining for link in experiment.links.values()}:
-            engine.check_links(links)
-        # What must be fetched, only when nothing else can be refused any more.
-        data_folder = given or _prepare_data(remaining, None, progress)
-        preview.announce(planned, remaining, engine, say)
+        engine, data_folder = _prepare(planned, closed, progress)
         folder = resumed or output.open_session(args.output, planned)
         if not resumed:
             stack.enter_context(resume.held(folder))
@@ -146,6 +140,22 @@ def conduct(
             raise
         output.show(summaries, folder.path, args, say)
         return 0 if all(summary.status == COMPLETED for summary in summaries) else 1
+
+
+def _prepare(
+    planned: SessionPlan, closed: dict[str, Summary], progress: Progress
+) -> tuple[Engine, Path]:
+    """The engine and the data folder of the runs that are not closed."""
+    runs = [e for name, e in planned.experiments().items() if name not in closed]
+    module = ENGINES[runs[0].engine].load()
+    engine = module.open_engine(runs, progress.say, planned.spark_master)
+    if links := {link for experiment in runs for link in experiment.links.values()}:
+        engine.check_links(links)
+    # What must be fetched, only when nothing else can be refused any more.
+    given = None if planned.data_dir is None else Path(planned.data_dir)
+    data_folder = _prepare_data(runs, given, progress)
+    preview.announce(planned, closed, engine, progress.say)
+    return engine, data_folder
 
 
 def _prepare_data(experiments: list[Experiment], given: Path | None, progress: Progress) -> Path:

@@ -6,18 +6,17 @@ args --presets.expand--> flags of each run --value_lists--> option -> values
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import itertools
 import math
-import types
-import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cluster import presets
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.errors import SpecError, between
+from cluster.spec.errors import FileError, SpecError, between
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value, no_passes
 from cluster.spec.links import NONE
@@ -25,6 +24,7 @@ from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
 from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
+from cluster.sweep.preset_file import option_type
 
 YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
@@ -40,19 +40,31 @@ Values = dict[str, list[Any]]
 
 
 def make_experiments(
-    args: argparse.Namespace, choose: presets.Choose = presets.take_last
+    args: argparse.Namespace,
+    choose: presets.Choose = presets.take_last,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Experiment]:
     """All requested runs; those that fit one cluster are neighbours."""
-    sweeps = [value_lists(flags) for flags in presets.expand(args, choose)]
-    count = sum(map(count_combinations, sweeps))
+    for field in dataclasses.fields(Experiment):  # a flag's own mistake is not a preset's
+        if field.name != "engine" and (text := getattr(args, field.name)) is not None:
+            _values(field, text)
+    sweeps: list[tuple[Values, str]] = []
+    for flags in presets.expand(args, choose):
+        with _told_with(flags.origin):
+            sweeps.append((value_lists(flags), flags.origin))
+    count = sum(count_combinations(values) for values, _ in sweeps)
     if count > MOST_RUNS:
         raise SpecError(f"that makes {count:,} runs; a session has at most {MOST_RUNS}")
-    effects = Effects()
+    effects, whole_groups = Effects(), dict[str, None]()
     runs: dict[Experiment, None] = {}
-    for values in sweeps:
-        for options in combinations(values):
-            runs[Experiment(**effects.keep(options))] = None
+    for values, origin in sweeps:
+        with _told_with(origin):
+            for options in combinations(values):
+                options = _within_workers(options, whole_groups)
+                runs[Experiment(**effects.keep(options))] = None
     effects.check(typed={name for name, value in vars(args).items() if value is not None})
+    for line in (*presets.announcement(args), *whole_groups):
+        say(line)
     for experiment in runs:
         available = DATASETS[experiment.dataset].train_size
         if experiment.train_size > available:
@@ -61,6 +73,31 @@ def make_experiments(
                 f" samples of {experiment.dataset}"
             )
     return _neighbours(runs)
+
+
+@contextlib.contextmanager
+def _told_with(origin: str) -> Iterator[None]:
+    """A mistake in a preset's run is told with its file and line."""
+    try:
+        yield
+    except FileError:
+        raise
+    except SpecError as error:
+        if not origin:
+            raise
+        raise FileError(f"{origin}: {error}") from None
+
+
+def _within_workers(options: Options, notes: dict[str, None]) -> Options:
+    """Passes beyond all workers are those of all workers: stored and shown as what they are."""
+    passes, most = options.get("passes"), max(1, options["workers"] - 1)
+    if passes is None or passes <= most:
+        return options
+    notes[
+        f"passes {passes} with {options['workers']} workers is passes {most}: all workers average"
+        " with each other, as in an all-reduce"
+    ] = None
+    return {**options, "passes": most}
 
 
 def settle(
@@ -213,20 +250,6 @@ def _values(field: dataclasses.Field[Any], text: Any) -> list[Any]:
     for value in values:
         check_value(field, value)
     return list(dict.fromkeys(values))
-
-
-def option_type(name: str) -> type:
-    """Of an option that is given: int, float, str or bool."""
-    hint = _hints()[name]
-    if isinstance(hint, types.UnionType):
-        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
-    assert isinstance(hint, type)
-    return hint
-
-
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Experiment)
 
 
 def _number(name: str, text: str, kind: type) -> Any:

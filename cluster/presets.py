@@ -1,8 +1,9 @@
 """Presets and workloads: sets of flags by name, expanded before flags become experiments.
 
-A preset (workloads/presets/NAME.toml) is a list of runs; each names options as the flags do, with a
-value or a list of values. A workload (cluster/spec/catalogue.py) is a model, its data and how it is
-usually trained. Flags beside a preset go for all its runs, flags beside a workload replace its own.
+A preset is a list of runs, of workloads/presets/NAME.toml or a file of the user's own
+(docs/sweeps.md); each names options as the flags do, with a value or a list of values. A workload
+(cluster/spec/catalogue.py) is a model, its data and how it is usually trained. Flags beside a
+preset go for all its runs, flags beside a workload replace its own.
 
 A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table
 [quick] replace those of all runs, options in a run's own [runs.quick] those of that run;
@@ -10,18 +11,19 @@ A preset's quick variant (--quick) ends within ten minutes on two cores. Options
 """
 
 import argparse
-import tomllib
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
 
 from cluster import PROJECT
 from cluster.observe.units import option_text
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.errors import SpecError, one_of
+from cluster.sweep.preset_file import Options, Preset, read_preset
 
 REPEATED = ("bottleneck", "straggler")
 """Options whose commas list nodes: several cases are the flag, repeated."""
 FOLDER = PROJECT / "workloads" / "presets"
+SUFFIX = ".toml"
 SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
 """Two ways to give the batch size: either of them replaces the workload's."""
 
@@ -35,16 +37,29 @@ def take_last(workload: str, models: Sequence[str]) -> str:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
 
 
 def title(name: str) -> str:
-    return str(_read(name)["title"])
+    return _read(name).title
 
 
 def has_quick(name: str) -> bool:
-    preset = _read(name)
-    return bool(preset.get("quick")) or any("quick" in run for run in preset["runs"])
+    return _read(name).has_quick
+
+
+def announcement(args: argparse.Namespace) -> list[str]:
+    """The preset's title, and which flags replace other values of the preset."""
+    if args.preset is None:
+        return []
+    lines = [f"preset {args.preset}: {title(args.preset)}"]
+    for option, given in vars(args).items():
+        texts = [_as_typed(option, run[option]) for run, _ in _runs(args) if option in run]
+        others = dict.fromkeys(option_text(text) for text in texts if text != given)
+        if given not in (None, False) and others:
+            flag = option.replace("_", "-")
+            lines.append(f"--{flag} {option_text(given)} replaces the preset's {', '.join(others)}")
+    return lines
 
 
 def expand(args: argparse.Namespace, choose: Choose = take_last) -> list[argparse.Namespace]:
@@ -53,18 +68,16 @@ def expand(args: argparse.Namespace, choose: Choose = take_last) -> list[argpars
 
 
 def _expand_preset(args: argparse.Namespace) -> list[argparse.Namespace]:
+    """Each has an `origin`: file and line of a preset's run, else empty."""
     if args.preset is None:
         if args.quick:
             raise SpecError("quick is a preset's shorter variant: it goes with --preset")
-        return [args]
+        return [argparse.Namespace(**vars(args), origin="")]
     given = {name: value for name, value in vars(args).items() if value not in (None, False)}
     sets = []
-    for run in _runs(args.preset, args.quick):
-        unknown = sorted(set(run) - set(vars(args)))
-        if unknown:
-            raise SpecError(f"preset {args.preset}: unknown option {', '.join(unknown)}")
-        texts = {name: _as_typed(name, value) for name, value in run.items()}
-        sets.append(argparse.Namespace(**{**vars(args), **texts, **given}))
+    for options, origin in _runs(args):
+        texts = {name: _as_typed(name, value) for name, value in options.items()}
+        sets.append(argparse.Namespace(**{**vars(args), **texts, **given}, origin=origin))
     return sets
 
 
@@ -86,25 +99,25 @@ def _with_workload(args: argparse.Namespace, name: str, choose: Choose) -> argpa
     return argparse.Namespace(**{**vars(args), **usual})
 
 
-def _runs(name: str, quick: bool) -> list[dict[str, Any]]:
-    """The options of each run, in the whole preset or in its quick variant."""
-    preset = _read(name)
-    runs = [dict(run) for run in preset["runs"]]
-    variants = [run.pop("quick", {}) for run in runs]
-    if not quick:
-        return runs
-    if not has_quick(name):
-        raise SpecError(f"preset {name} has no quick variant; leave out --quick")
+def _runs(args: argparse.Namespace) -> list[tuple[Options, str]]:
+    """The options of each run and where they are from, in the whole preset or its quick variant."""
+    preset = _read(args.preset)
+    if not args.quick:
+        return [(run.options, run.origin) for run in preset.runs]
+    if not preset.has_quick:
+        raise SpecError(f"preset {args.preset} has no quick variant; leave out --quick")
     return [
-        run | preset.get("quick", {}) | variant
-        for run, variant in zip(runs, variants, strict=True)
-        if variant is not False
+        (run.options | preset.quick | run.quick, run.origin)
+        for run in preset.runs
+        if run.quick is not None
     ]
 
 
-def _read(name: str) -> dict[str, Any]:
-    one_of("preset", name, names())
-    return tomllib.loads((FOLDER / f"{name}.toml").read_text())
+def _read(name: str) -> Preset:
+    if name.endswith(SUFFIX) or "/" in name:
+        return read_preset(Path(name), name)
+    one_of("preset", name, [*names(), "FILE.toml"])
+    return read_preset(FOLDER / f"{name}{SUFFIX}", f"preset {name}")
 
 
 def _as_typed(name: str, value: object) -> str | list[str]:

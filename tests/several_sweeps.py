@@ -13,23 +13,32 @@ import tempfile
 from pathlib import Path
 
 from cluster import measure, presets
-
-NAME = "sweeps"
+from cluster.plan import _number
+from cluster.sweep.preset_file import option_type
 
 
 def main(sweeps: list[dict[str, str]], flags: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gradwire-sweeps-") as folder:
-        presets.FOLDER = Path(folder)
-        (presets.FOLDER / f"{NAME}.toml").write_text(as_preset(sweeps))
-        return measure.main(["--preset", NAME, *flags])
+        file = Path(folder, "sweeps.toml")
+        file.write_text(as_preset(sweeps))
+        return measure.main(["--preset", str(file), *flags])
 
 
 def as_preset(sweeps: list[dict[str, str]]) -> str:
-    """A string of JSON is one of TOML, too."""
-    lines = ['title = "several sweeps"']
+    lines = []
     for sweep in sweeps:
-        lines += ["[[runs]]", *(f"{name} = {json.dumps(text)}" for name, text in sweep.items())]
+        lines += ["[[runs]]", *(f"{name} = {_value(name, text)}" for name, text in sweep.items())]
     return "\n".join(lines) + "\n"
+
+
+def _value(name: str, text: str) -> str:
+    """A value as TOML has it, of one that is typed; a string of JSON is one of TOML, too."""
+    if name in presets.REPEATED:
+        return json.dumps(text)
+    kind = option_type(name)
+    parts = text.split(",")
+    written = [json.dumps(part if kind is str else _number(name, part, kind)) for part in parts]
+    return f"[{', '.join(written)}]"
 
 
 if __name__ == "__main__":

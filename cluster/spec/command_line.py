@@ -1,7 +1,6 @@
 """The command lines of all programs: a person's mistake is one line and exit code 2."""
 
 import argparse
-import difflib
 import errno
 import io
 import os
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from cluster.spec.errors import SpecError, file_problem, one_line, unknown
+from cluster.spec.errors import SpecError, did_you_mean, file_problem, one_line, unknown
 
 T = TypeVar("T")
 
@@ -45,8 +44,7 @@ class Parser(argparse.ArgumentParser):
         found, unrecognized = self.parse_known_args(args, namespace)
         if unrecognized:
             flag = unrecognized[0].partition("=")[0]
-            meant = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
-            hint = f"; did you mean {meant[0]}?" if meant else ""
+            hint = did_you_mean(flag, self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unrecognized)}{hint}")
         return found
 

@@ -15,6 +15,10 @@ class SpecError(ValueError):
         super().__init__(one_line(message))
 
 
+class FileError(SpecError):
+    """A mistake in a file that a person wrote; the message names its keys as they are there."""
+
+
 def one_line(text: str) -> str:
     """What was given may be anything: escapes for control characters, a long middle left out."""
     text = LONG_NUMBER.sub(lambda digits: f"{digits[0][:9]}... ({len(digits[0])} digits)", text)
@@ -38,9 +42,15 @@ def one_of(name: str, value: str, choices: Iterable[str]) -> None:
 def unknown(name: str, value: str, choices: Iterable[str]) -> str:
     """What an unknown name is told: what exists, and what was probably meant."""
     names = list(choices)
-    meant = difflib.get_close_matches(value, names, n=1)
-    hint = f"; did you mean {meant[0]}?" if meant else ""
+    hint = did_you_mean(value, names)
     return f"unknown {name} {value!r}; there is: {', '.join(names)}{hint}"
+
+
+def did_you_mean(value: str, choices: Iterable[str]) -> str:
+    """; did you mean allreduce? Or nothing, where no name is like it."""
+    names = {name.casefold(): name for name in choices}
+    alike = difflib.get_close_matches(value.casefold(), names, n=1)
+    return f"; did you mean {names[alike[0]]}?" if alike else ""
 
 
 def between(name: str, value: float, low: float, high: float) -> None:

@@ -2,13 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cluster import presets
 from cluster.engine import Engine
 from cluster.observe.units import bytes_text
 from cluster.spec.catalogue import MODELS
 from cluster.spec.documents.session_plan import SessionPlan, run_names
+from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 from cluster.sweep.estimate import StepTime, about, plan_times, remaining_s
 
@@ -37,23 +38,25 @@ def print_plan(plan: SessionPlan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(plan.to_json(), indent=1))
     else:
-        print("\n".join(listing(plan, len(plan.runs))))
+        print("\n".join(listing(plan, {}, len(plan.runs))))
 
 
-def listing(plan: SessionPlan, most: int = MOST_LINES) -> Iterator[str]:
-    """How many runs, how long they take, and each of them."""
-    count = len(plan.runs)
-    yield f"{count} {'run' if count == 1 else 'runs'}, {about(remaining_s(plan, {}))}:"
-    for run in plan.runs[:most]:
+def listing(plan: SessionPlan, closed: Mapping[str, Summary], most: int) -> Iterator[str]:
+    """How many runs are to come, how long they take, and each of them."""
+    runs = [run for run in plan.runs if run.run not in closed]
+    noun = "run" if len(runs) == 1 else "runs"
+    yield f"{len(runs)} {noun}, {about(remaining_s(plan, closed))}:"
+    for run in runs[:most]:
         yield f"  {run.run}  {about(run.start_s + run.run_s)}"
-    if count > most:
-        yield f"  ... and {count - most} more; --dry-run lists all"
+    if len(runs) > most:
+        yield f"  ... and {len(runs) - most} more"
 
 
 def announce(
-    plan: SessionPlan, experiments: Sequence[Experiment], engine: Engine, say: Callable[[str], None]
+    plan: SessionPlan, closed: Mapping[str, Summary], engine: Engine, say: Callable[[str], None]
 ) -> None:
-    """How limits are kept, which models are trained, and all runs."""
+    """How limits are kept, which models are trained, and all runs to come."""
+    experiments = [e for run, e in plan.experiments().items() if run not in closed]
     if any(experiment.cpus_by_rank for experiment in experiments):
         say(f"CPUs are limited by {engine.about['cpu_limits']}")
     if any(experiment.total_memory for experiment in experiments):
@@ -62,6 +65,5 @@ def announce(
         if name in MODELS:
             count = MODELS[name].parameters
             say(f"model: {name} on {dataset}, {count:,} parameters, {bytes_text(4 * count)}")
-    if len(plan.runs) > 1:
-        for line in listing(plan):
-            say(line)
+    for line in listing(plan, closed, MOST_LINES):
+        say(line)

@@ -90,15 +90,15 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
 
 
 def test_value_lists_make_all_combinations_workers_outermost() -> None:
-    found = experiments("--workers 2,4 --strategy allreduce,pairwise --passes 1,2 --lr 0.1,0.2")
+    found = experiments("--workers 3,4 --strategy allreduce,pairwise --passes 1,2 --lr 0.1,0.2")
     shown = [(e.workers, e.strategy, e.passes, e.lr) for e in found]
     assert shown == [
-        (2, "allreduce", None, 0.1),
-        (2, "allreduce", None, 0.2),
-        (2, "pairwise", 1, 0.1),
-        (2, "pairwise", 1, 0.2),
-        (2, "pairwise", 2, 0.1),
-        (2, "pairwise", 2, 0.2),
+        (3, "allreduce", None, 0.1),
+        (3, "allreduce", None, 0.2),
+        (3, "pairwise", 1, 0.1),
+        (3, "pairwise", 1, 0.2),
+        (3, "pairwise", 2, 0.1),
+        (3, "pairwise", 2, 0.2),
         (4, "allreduce", None, 0.1),
         (4, "allreduce", None, 0.2),
         (4, "pairwise", 1, 0.1),

@@ -18,6 +18,7 @@ from cluster.spec import synthetic
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
+from cluster.sweep.key_lines import key_lines
 
 
 def experiments(flags: str) -> list[Experiment]:
@@ -160,7 +161,7 @@ def test_an_option_that_does_not_exist_is_refused(
         'title = "odd"\n[[runs]]\nworkers = [2, 3]\ncolour = "red"\n'
     )
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    with pytest.raises(SpecError, match="unknown option colour"):
+    with pytest.raises(SpecError, match="preset odd, line 4: unknown option 'colour'"):
         experiments("--preset odd")
 
 
@@ -189,6 +190,80 @@ def test_a_list_of_bottlenecks_in_a_preset_is_a_list_of_cases(
     ]
     beside = experiments("--preset slow --bottleneck 0:1mbit")
     assert {e.bottleneck for e in beside} == {"0:1mbit"}
+
+
+OWN = """\
+title = "own"  # quick = 1
+[quick]
+epochs = 1
+[[runs]]
+strategy = ["allreduce", "pairwise"]
+workers = [
+    2,
+    4,  # four = 4
+]
+passes = [1, 3]
+
+[[runs]]
+workers = 3
+quick = { lr = 0.1, link = "none" }
+"""
+
+
+def test_a_file_of_ones_own_is_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    found = experiments(f"--preset {tmp_path / 'own.toml'} --quick")
+    assert [(e.strategy, e.workers, e.passes, e.epochs) for e in found] == [
+        *(("allreduce", 2, None, 1), ("pairwise", 2, 1, 1), ("allreduce", 4, None, 1)),
+        *(("pairwise", 4, 1, 1), ("pairwise", 4, 3, 1), ("allreduce", 3, None, 1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "key"),
+    [
+        ("epochs = 1", "epochz = 1", 3, "epochz"),
+        ("epochs = 1", 'epochs = "one"', 3, "epochs"),
+        ("epochs = 1", "epochs = = 1", 3, ""),
+        ('"pairwise"', '"pairwize"', 5, "strategy"),
+        ("passes = [1, 3]", "passes = [1, 0]", 10, "passes"),
+        ("passes = [1, 3]", 'output = "x"', 10, "output"),
+        ("workers = 3", "workers = 300", 13, "workers"),
+        ("lr = 0.1", "lr = true", 14, "lr"),
+        ("lr = 0.1", "batch_size = 6000", 12, "batch_size"),  # with workers: of the run
+        ('title = "own"', "titel = 1", 1, "titel"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_with_its_line_and_key(
+    right: str, wrong: str, line: int, key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(OWN.replace(right, wrong))
+    with pytest.raises(SpecError, match=rf"own\.toml.* line {line}\b.*{key}"):
+        experiments(f"--preset {tmp_path / 'own.toml'} --quick")
+
+
+def test_tables_written_inline_have_their_own_lines() -> None:
+    text = 'runs = [\n  {a = "{", b = [1, {c = 2}]},\n\n  {a = 2,\n b.c = 3},\n]\n[x]\ny = 1\n'
+    found = key_lines(text)
+    assert found["runs", 0, "b", 1, "c"] == 2
+    assert (found["runs", 1], found["runs", 1, "b", "c"]) == (4, 5)
+    assert found["x", "y"] == 8
+
+
+def test_flags_that_replace_a_presets_values_are_announced() -> None:
+    flags = "--preset frugal --epochs 2 --workers 6 --lr 0.1"
+    title, line = presets.announcement(make_parser().parse_args(flags.split()))
+    assert "frugal" in title
+    assert "--epochs 2" in line
+    assert "12" in line
+
+
+def test_passes_beyond_all_workers_are_shown_as_what_they_are() -> None:
+    said: list[str] = []
+    args = make_parser().parse_args(["--workers", "2,4", "--passes", "1,3"])
+    found = make_experiments(args, say=said.append)
+    assert [(e.workers, e.passes) for e in found] == [(2, 1), (4, 1), (4, 3)]
+    assert [line for line in said if "passes 3 with 2 workers is passes 1" in line] == said
 
 
 QUICK = """
