@@ -15,6 +15,7 @@ from cluster.observe.units import option_text
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser, argument, parse_path, parse_port
 from cluster.spec.documents.field_docs import field_docs
+from cluster.spec.errors import FileError, SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
@@ -140,15 +141,18 @@ def make_parser(with_help: bool = False) -> Parser:
     return parser
 
 
-def as_typed(refusal: str) -> str:
+def as_typed(error: SpecError) -> str:
     """A refusal with its options as they are typed: --total-memory, not total_memory.
 
-    A name without an underscore may be a plain word, except where a refusal begins with it.
+    Those of a file stay as they are there. A name without an underscore may be a plain word,
+    except where a refusal begins with it.
     """
+    if isinstance(error, FileError):
+        return str(error)
     names = [action.dest for action in make_parser()._actions]
     begins = rf"^({'|'.join(names)})(?= )"
     inside = rf"(?<![\w'-])({'|'.join(name for name in names if '_' in name)})(?!\w)"
-    return re.sub(f"{begins}|{inside}", lambda found: _flag(found[0]), refusal)
+    return re.sub(f"{begins}|{inside}", lambda found: _flag(found[0]), str(error))
 
 
 class _Print(argparse.Action):

@@ -27,7 +27,7 @@ from cluster.spec.catalogue import files_of
 from cluster.spec.command_line import run
 from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, SessionPlan
 from cluster.spec.documents.summary import Summary
-from cluster.spec.errors import FileError, SpecError, file_problem
+from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.sweep import preview, resume
 from workloads.data.dataset import DataError
@@ -51,18 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         interruption.listen()
         return measure(args, arguments)
     except SpecError as error:
-        text = str(error) if isinstance(error, FileError) else as_typed(str(error))
+        print(f"measure: {as_typed(error)}", file=sys.stderr)
+        return 2
+    except (DataError, EngineError, EngineUnavailable, OSError) as error:
+        text = file_problem(error) if isinstance(error, OSError) else str(error)
         print(f"measure: {text}", file=sys.stderr)
-        return 2
-    except (DataError, EngineUnavailable) as error:
-        print(f"measure: {error}", file=sys.stderr)
-        return 2
-    except EngineError as error:
-        print(f"measure: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:  # such as a full disk
-        print(f"measure: {file_problem(error)}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, DataError | EngineUnavailable) else 1
     except interruption.Interrupted as interrupted:
         print("measure: interrupted; nodes are stopped, what was measured is kept", file=sys.stderr)
         return interrupted.code
@@ -91,8 +85,7 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         say(f"engine: {name} ({how})")
     with say_if_slow(say, "choosing schedules"):
         experiments = plan.settle(experiments, name, say)
-    with say_if_slow(say, "estimating the time"):
-        planned = preview.make_plan(args, command, experiments, step_time)
+    planned = preview.make_plan(args, command, experiments, step_time)
     if args.dry_run:
         preview.print_plan(planned, args.json)
         return 0
@@ -100,27 +93,24 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def conduct(
-    planned: SessionPlan,
-    resumed: SessionFolder | None,
-    args: argparse.Namespace,
-    progress: Progress,
+    planned: SessionPlan, resumed: SessionFolder | None, args: argparse.Namespace, shown: Progress
 ) -> int:
     """Do the runs of a plan that are not completed, and show all of them."""
-    say = progress.say
-    server = live.bind(args.live)
+    say, server = shown.say, live.bind(args.live)
     with contextlib.ExitStack() as stack:
         closed = resume.take_up(resumed, planned, stack, say) if resumed else {}
         if resumed and len(closed) == len(planned.runs):
             output.show(list(closed.values()), resumed.path, args, say)
             return 0
         leftovers.remove_leftovers(say)
-        engine, data_folder = _prepare(planned, closed, progress)
+        engine, data_folder = _prepare(planned, closed, shown)
         folder = resumed or output.open_session(args.output, planned)
-        if not resumed:
+        if resumed:
+            engine.remove_leftovers(folder.path.name)
+        else:
             stack.enter_context(resume.held(folder))
         ownership.record(ownership.Kind.SESSION, str(folder.path))
-        watched = live.live_view(server, folder.path, planned, closed, progress)
-        progress = stack.enter_context(watched)
+        watched = live.live_view(server, folder.path, planned, closed, shown)
         session = Session(
             folder=folder.path,
             plan=planned,
@@ -128,7 +118,7 @@ def conduct(
             environment=environment.describe(planned.command, engine.about),
             engine=engine,
             summarise=summarise,
-            progress=progress,
+            progress=stack.enter_context(watched),
             closed=closed,
         )
         try:
@@ -152,8 +142,8 @@ def _prepare(
     if links := {link for experiment in runs for link in experiment.links.values()}:
         engine.check_links(links)
     # What must be fetched, only when nothing else can be refused any more.
-    given = None if planned.data_dir is None else Path(planned.data_dir)
-    data_folder = _prepare_data(runs, given, progress)
+    given = planned.data_dir and Path(planned.data_dir)
+    data_folder = _prepare_data(runs, given or None, progress)
     preview.announce(planned, closed, engine, progress.say)
     return engine, data_folder
 

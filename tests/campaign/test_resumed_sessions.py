@@ -66,7 +66,8 @@ def check_complete(session: SessionFolder, kept: Stamps) -> None:
         folder = session.run(planned.run)
         summary = folder.read_summary()
         assert summary.spec == folder.read_spec() == planned.spec
-        assert summary.steps == folder.read_experiment().steps_per_epoch
+        experiment = folder.read_experiment()
+        assert summary.steps == experiment.steps_per_epoch * experiment.epochs
         for rank in range(2):
             kinds = [event.kind for event in folder.read_events(rank)]
             assert (kinds.count("hello"), kinds.count("end")) == (1, 1)
@@ -78,9 +79,10 @@ def check_complete(session: SessionFolder, kept: Stamps) -> None:
 def test_a_killed_sweep_is_finished_and_a_live_or_complete_one_is_not_begun_again(
     tmp_path: Path,
 ) -> None:
-    sweep = begin(*ENGINE, *TINY, "--repeat", "3", "--output", str(tmp_path))
+    sweep = begin(*ENGINE, *TINY, "--repeat", "3", "--epochs", "20", "--output", str(tmp_path))
     session = await_session(tmp_path)
     await_steps(tmp_path, run="002-*")
+    sweep.send_signal(signal.SIGSTOP)  # the session goes no further
     live = begin("--resume", str(session.path))
     said = live.communicate()[1]
     kill(sweep)

@@ -101,4 +101,4 @@ def test_whatever_was_given_a_refusal_is_one_line_of_bounded_length() -> None:
     ],
 )
 def test_options_are_told_as_they_are_typed(refusal: str, typed: str) -> None:
-    assert as_typed(refusal) == typed
+    assert as_typed(SpecError(refusal)) == typed
