@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cluster import PROJECT
 from cluster.engine import EngineError
@@ -60,11 +61,19 @@ def show(
     if folder.is_dir():  # else runs said that it was removed
         print(f"run folders: {folder}", file=sys.stderr)
     if args.json:
-        print(json.dumps([summary.to_json() for summary in summaries], indent=1))
+        print(json.dumps([_document(folder, summary) for summary in summaries], indent=1))
     if not args.no_report:
         with say_if_slow(say, "writing the report"):
             report = write_report(folder)
         print(f"report: {report}", file=sys.stderr)
+
+
+def _document(folder: Path, summary: Summary) -> Any:
+    """The whole summary.json of a run; of one whose folder was removed, what is left."""
+    try:
+        return json.loads((folder / summary.run / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return summary.to_json()
 
 
 def show_interrupted(

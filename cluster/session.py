@@ -21,6 +21,7 @@ from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.observe.collector import Collector
 from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress
+from cluster.observe.result_row import without_details
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.links import Links, LinkStatistics, MeasuredLink
@@ -196,7 +197,7 @@ class Session:
         except FileNotFoundError:  # then this summary is all that is left of the run
             status = "failed" if status == COMPLETED else status
             summary = replace(summary, status=status, error=FOLDER_REMOVED)
-        self.closed[folder.name] = summary
+        self.closed[folder.name] = without_details(summary)
         self.progress.end(summary)
 
     def _summary(

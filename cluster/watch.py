@@ -11,8 +11,7 @@ from cluster.observe.cause import Evidence, explain
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
-from cluster.observe.stall import DEADLOCK_S, StallWatch
-from cluster.observe.units import seconds_text
+from cluster.observe.stall import StallWatch
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Boundary, Event, Hello, Notice
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
@@ -147,14 +146,13 @@ class _RunWatch:
             return
         if text := self._stall.tell_slow(waiting, now):
             self._progress.say(text)
-        if self._stall.is_deadlock(waiting, sent_rates(), now):
+        if what := self._stall.find_deadlock(waiting, sent_rates(), now):
             self._folder.stack_request.touch()
             time.sleep(STACKS_S)
             where = max((signs.step for signs in waiting.values()), default=0) + 1
             raise RunFailed(
-                f"all nodes wait for each other since step {where}: none has computed or sent"
-                f" anything for {seconds_text(DEADLOCK_S)}; their stacks and last exchanges are in"
-                f" {self._folder.log(0).parent}"
+                f"all nodes wait for each other since step {where}: {what}; their stacks and last"
+                f" exchanges are in {self._folder.log(0).parent}"
             )
 
     def _is_over(self, evidence: Evidence, now: float) -> bool:

@@ -23,13 +23,12 @@ from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
 from cluster.host import interruption
 from cluster.host.ownership import scratch_folder
+from cluster.observe.cause import FIRST_TO_END
 from cluster.spec import clock
 from cluster.spec.documents.links import MeasuredLink
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 10
-FIRST_TO_END = re.compile(r"Process name: (?P<rank>\d{1,4})\s+Exit code: (?P<code>\d{1,3})\s")
-"""What Horovod says of the task that ended first; its ranks are those of our nodes."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,10 @@ class SparkCluster(Cluster):
             process.stdout.close()
 
     def exited(self) -> dict[int, int]:
-        """Horovod's driver ends with the first task that fails, and says which it was."""
+        """Horovod's driver ends with the first task that fails, and says which.
+
+        Its ranks are our nodes'.
+        """
         if self._process is None or self._process.poll() is None:
             return {}
         log = self._log.read_text(errors="replace")

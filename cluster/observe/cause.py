@@ -18,10 +18,13 @@ SIGNALS = {128 + number for number in signal.Signals}
 """Exit codes of processes that a signal ended."""
 COMPLAINT = re.compile(
     r"closed by peer|reset by peer|broken pipe|timed? ?out|unreachable|refused|no route to host"
-    r"|not connected|pair closure|shut down|horovodinternalerror|distnetworkerror|diststoreerror",
+    r"|not connected|pair closure|shut down|horovodinternalerror|distnetworkerror|diststoreerror"
+    r"|one or more processes exited",
     re.IGNORECASE,
 )
 """What Gloo, Horovod and torch's store say when the other end is gone."""
+FIRST_TO_END = re.compile(r"Process name: (?P<rank>\d{1,4})\s+Exit code: (?P<code>\d{1,3})\b")
+"""What Horovod's driver says of the task that ended first; ranks are Horovod's own."""
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|\bnode\d+\b")
 LONGEST = 160
 
@@ -60,11 +63,23 @@ class Evidence:
         return sorted(set(self.exits) - set(self.failures) - set(self.killed))
 
     @property
+    def silent(self) -> list[int]:
+        """Nodes that have neither ended nor reported anything."""
+        nodes = [rank for rank, name in enumerate(self.names) if name.startswith("node")]
+        return [rank for rank in nodes if rank not in {*self.failures, *self.exits}]
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """The only silent node, and the exit code that Horovod's driver tells of one."""
+        ends = [FIRST_TO_END.search(failure.message) for failure in self.failures.values()]
+        codes = [int(end["code"]) for end in ends if end]
+        return (self.silent[0], codes[0]) if codes and len(self.silent) == 1 else None
+
+    @property
     def has_cause(self) -> bool:
         """Whether there is more than complaints."""
-        return bool(
-            self.starved or self.findings or self.killed or self.own_failures or self.unexplained
-        )
+        own = self.killed or self.own_failures or self.unexplained or self.lost
+        return bool(self.starved or self.findings or own)
 
 
 def explain(
@@ -110,6 +125,9 @@ def _cause(
     if evidence.own_failures:
         rank = evidence.own_failures[0]
         return rank, f"{names[rank]} {evidence.failures[rank].message}"
+    if evidence.lost:
+        rank, code = evidence.lost
+        return rank, f"{names[rank]} {how_ended(code)}"
     return _from_complaints(evidence)
 
 
@@ -133,11 +151,9 @@ def _from_complaints(evidence: Evidence) -> tuple[int, str]:
 
 def _from_silence(evidence: Evidence, first: int, said: str) -> tuple[int, str]:
     """Nodes that did not complain when others did are where to look."""
-    told = {*evidence.failures, *evidence.exits}
-    nodes = [rank for rank, name in enumerate(evidence.names) if name.startswith("node")]
-    silent = [rank for rank in nodes if rank not in told]
+    silent = evidence.silent
     if not silent:
         return first, said
     names = list_names([evidence.names[rank] for rank in silent])
-    text = f"{said}; no cause was found, but {names} said nothing: frozen or cut off?"
+    text = f"{said}; no cause was found; {names} said nothing (ended, frozen or cut off?)"
     return silent[0], text

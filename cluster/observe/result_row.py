@@ -1,7 +1,7 @@
 """One run as a row of the table: accuracy, traffic, prediction, time. Standard library only."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
@@ -88,3 +88,21 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
 
 def _show(value: T | None, text: Callable[[T], str]) -> str:
     return DASH if value is None else text(value)
+
+
+def without_details(summary: Summary) -> Summary:
+    """What rows show: without lists of nodes, pairs and epochs, which a long session has many of.
+
+    All of it is in summary.json.
+    """
+    by_phase, seconds = summary.bytes, summary.seconds
+    return replace(
+        summary,
+        accuracy_by_worker=None,
+        curve=[],
+        bytes=replace(by_phase, nodes=[]) if by_phase else None,
+        traffic_matrix=None,
+        counters=None,
+        seconds=replace(seconds, by_node=[]) if seconds else None,
+        gpus=[],
+    )

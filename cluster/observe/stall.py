@@ -16,6 +16,8 @@ SLOW_S = 10.0
 DEADLOCK_S = 60.0
 TIMES_LONGEST = 5
 """A step is slow, and a deadlock possible, after this many times the longest step so far."""
+POLLING_DEADLOCK_S = 120.0
+"""For launchers whose waiting nodes compute, namely poll: without a step of any node."""
 LOOK_S = 2.0
 BUSY_SHARE = 0.05
 """Of a core: a process that uses less computes nothing; Gloo's and Horovod's threads poll."""
@@ -27,6 +29,7 @@ class StallWatch:
     def __init__(self, experiment: Experiment, names: Sequence[str], now: float) -> None:
         self._names = names
         self._quiet_rate = QUIET_BYTES_PER_S[experiment.launcher]
+        self._polls = experiment.launcher != "torch"
         self._longest_s = _emulated_s(experiment)
         self._is_told = False
         self._looked_at = now
@@ -56,14 +59,21 @@ class StallWatch:
         since = seconds_text(now - first.event_at)
         return f"  {names} {verb} slow: {doing} in step {first.step + 1} for {since}"
 
-    def is_deadlock(
+    def find_deadlock(
         self, signs: Mapping[int, Signs], sent_rates: Mapping[int, float], now: float
-    ) -> bool:
-        """Whether no node has made an event, computed or sent anything for long enough."""
+    ) -> str | None:
+        """What no node has done for so long that they must wait for each other."""
         if now - self._looked_at >= LOOK_S:
             self._look(signs, sent_rates, now)
-        limit_s = max(DEADLOCK_S, TIMES_LONGEST * self._longest_s)
-        return bool(signs) and now - self._quiet_at >= limit_s
+        longest_s = TIMES_LONGEST * self._longest_s
+        if signs and now - self._quiet_at >= max(DEADLOCK_S, longest_s):
+            return f"none has computed or sent anything for {seconds_text(DEADLOCK_S)}"
+        is_training = all(node.phase == "train" and node.step for node in signs.values())
+        if signs and self._polls and is_training:
+            silent_s = now - max(node.event_at for node in signs.values())
+            if silent_s >= max(POLLING_DEADLOCK_S, longest_s):
+                return f"none has ended a step for {seconds_text(silent_s)}"
+        return None
 
     def _look(
         self, signs: Mapping[int, Signs], sent_rates: Mapping[int, float], now: float

@@ -90,3 +90,14 @@ def test_a_node_that_says_nothing_while_others_complain_is_where_to_look() -> No
     assert rank == 2
     assert said in text
     assert "node2 said nothing" in text
+
+
+def test_the_exit_that_a_spark_driver_tells_is_the_silent_node_s() -> None:
+    """Horovod's driver knows the exit code, but numbers the nodes in its own way."""
+    driver = "RuntimeError: Horovod detected that one or more processes exited with non-zero status"
+    told = failures(node0="HorovodInternalError: shut down", node1="HorovodInternalError: x")
+    told[3] = Failure(t=2.0, message=f"{driver}: Process name: 0 Exit code: 137")
+    evidence = Evidence([*NAMES, "driver"], failures=told)
+    rank, text = explain(evidence, None, lambda rank: "")
+    assert rank == 2
+    assert text.startswith("node2 was ended by SIGKILL")

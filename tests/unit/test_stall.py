@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cluster.observe.liveness import Signs
-from cluster.observe.stall import DEADLOCK_S, LOOK_S, SLOW_S, TIMES_LONGEST, StallWatch
+from cluster.observe.stall import (
+    DEADLOCK_S,
+    LOOK_S,
+    POLLING_DEADLOCK_S,
+    SLOW_S,
+    TIMES_LONGEST,
+    StallWatch,
+)
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.heartbeat import Heartbeat
 from cluster.spec.experiment import Experiment
@@ -13,8 +20,9 @@ from cluster.spec.experiment import Experiment
 NAMES = ["node0", "node1", "node2"]
 
 
-def watched(model: str = "mnist-cnn", step_s: float = 0.1) -> StallWatch:
-    stall = StallWatch(Experiment(workers=3, model=model), NAMES, 0.0)
+def watched(model: str = "mnist-cnn", step_s: float = 0.1, launcher: str = "torch") -> StallWatch:
+    experiment = Experiment(workers=3, model=model, launcher=launcher)
+    stall = StallWatch(experiment, NAMES, 0.0)
     stall.note_event(Step(step_s=step_s, data_s=0, compute_s=0, exchange_s=0))
     return stall
 
@@ -48,16 +56,23 @@ def test_a_step_that_usually_takes_long_is_not_slow() -> None:
 
 def looked(stall: StallWatch, seconds: float, cpu_share: float = 0.0, sent: float = 0.0) -> bool:
     """Whether it is a deadlock after so long with this use of CPU and network."""
-    now, found = 0.0, False
+    now, found = 0.0, None
     while now < seconds and not found:
         now += LOOK_S
         nodes = signs({rank: cpu_share * now if rank == 1 else 0.0 for rank in range(3)})
-        found = stall.is_deadlock(nodes, {0: sent}, now)
-    return found
+        found = stall.find_deadlock(nodes, {0: sent}, now)
+    return found is not None
 
 
 def test_a_deadlock_is_found_when_nobody_computes_or_sends() -> None:
     assert looked(watched(), DEADLOCK_S + 3 * LOOK_S)
+
+
+@pytest.mark.parametrize("launcher", ["horovod", "spark"])
+def test_where_waiting_nodes_poll_a_deadlock_is_found_by_its_missing_steps(launcher: str) -> None:
+    polling = {"cpu_share": 0.5, "sent": 5e4}
+    assert not looked(watched(launcher=launcher), POLLING_DEADLOCK_S - LOOK_S, **polling)
+    assert looked(watched(launcher=launcher), POLLING_DEADLOCK_S, **polling)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +94,4 @@ def test_a_run_that_computes_sends_or_is_slow_by_its_nature_is_no_deadlock(
 def test_a_node_without_a_heartbeat_is_not_known_to_wait() -> None:
     stall, nodes = watched(), {0: Signs(phase="train", step=5)}
     times = range(0, 10 * int(DEADLOCK_S), 2)
-    assert not any(stall.is_deadlock(nodes, {}, float(now)) for now in times)
+    assert not any(stall.find_deadlock(nodes, {}, float(now)) for now in times)

@@ -20,6 +20,7 @@ from workloads.launchers import spark_task
 from workloads.worker import PATIENCE_S, appears, log_to
 
 NODE = "driver"
+LONGEST_MESSAGE = 400
 START_TIMEOUT_S = 120
 """For all tasks to start: each needs a free core of a Spark worker."""
 
@@ -41,7 +42,8 @@ def main() -> int:
         try:
             run(folder, data_folder, record)
         except Exception as error:
-            log.write(Failure(message=f"{type(error).__name__}: {error}".splitlines()[0]))
+            words = " ".join(str(error).split())[:LONGEST_MESSAGE]
+            log.write(Failure(message=f"{type(error).__name__}: {words}"))
             traceback.print_exc()
             return 1
         log.boundary(End)
