@@ -5,6 +5,7 @@ Text and grid take their colours from the page, light or dark.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, Protocol
 
 from markupsafe import Markup, escape
@@ -23,6 +24,10 @@ PALETTE = (
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 LEGEND_MOST = 14
 """With more lines than this the legend has one entry per strategy; hovering names the line."""
+PANELS_FROM = 7
+"""So many lines are hard to tell apart in one panel: each has one of its own."""
+PANELS_MOST = 24
+"""With more lines there is a panel for each strategy."""
 NARROW = 0.01
 """Shares closer together than this would look far apart on an axis of their own."""
 WIDE = 50
@@ -85,7 +90,10 @@ class Line(Protocol):
 
 
 def line_looks(lines: Sequence[Line]) -> dict[str, Trace]:
-    """Label -> colour by strategy, dash by place among its strategy, name in the legend."""
+    """Label -> colour by strategy, dash by place among its strategy, name in the legend.
+
+    `meta` is the panel that a line is in, where there are too many for one.
+    """
     found: dict[str, Trace] = {}
     for line in lines:
         place = sum(look["legendgroup"] == line.strategy for look in found.values())
@@ -96,7 +104,38 @@ def line_looks(lines: Sequence[Line]) -> dict[str, Trace]:
             "legendgroup": line.strategy,
             "line": {"color": colour(line.strategy), "dash": DASHES[place % len(DASHES)]},
         }
+        if len(lines) >= PANELS_FROM:
+            meta = line.label if len(lines) <= PANELS_MOST else line.strategy
+            found[line.label]["meta"] = meta
     return found
+
+
+def band(
+    look: Trace,
+    strategy: str,
+    x: Sequence[float | None],
+    low: Sequence[float | None],
+    high: Sequence[float | None],
+) -> Trace:
+    """The range over seeds: a polygon, forth along the highest, back along the lowest."""
+    return {
+        **{key: look[key] for key in ("legendgroup", "meta") if key in look},
+        "x": [*x, *x[::-1]],
+        "y": [*high, *low[::-1]],
+        "fill": "toself",
+        "fillcolor": faint(strategy),
+        "line": {"width": 0},
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def error_bars(spreads: Sequence[float | None]) -> Layout:
+    """Standard deviations over seeds, as a trace's error_x or error_y; none with one seed."""
+    known = [0.0 if spread is None or isnan(spread) else spread for spread in spreads]
+    look = {"thickness": 1.2, "width": 4, "color": GREY}
+    return {"type": "data", "array": rounded(known), "visible": any(known), **look}
 
 
 def legend_height(entries: int) -> int:
@@ -112,7 +151,10 @@ def bar_chart(
     scale: Scale,
     text: Callable[[float], str],
 ) -> Chart:
-    """A bar per row in its strategy's colour, the first on top."""
+    """A bar per row in its strategy's colour, the first on top.
+
+    `<value>_sd` of a row is the standard deviation over its seeds.
+    """
     upwards = rows[::-1]
     traces = [
         {
@@ -121,6 +163,7 @@ def bar_chart(
             "x": scale(row[value] for row in members),
             "y": [row["configuration"] for row in members],
             "customdata": [text(row[value]) for row in members],
+            "error_x": error_bars(scale(row.get(f"{value}_sd") for row in members)),
             "name": strategy,
             "legendgroup": strategy,
             "marker": {"color": colour(strategy)},

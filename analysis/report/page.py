@@ -21,6 +21,8 @@ from plotly.offline import get_plotlyjs
 from analysis.tables.noise import mean_text
 
 HERE = Path(__file__).resolve().parent
+SCRIPTS = ("chart.js", "export.js", "report.js", "tables.js")
+PANEL_PX = 170
 
 Row = dict[str, Any]
 """Of a table: values by column."""
@@ -87,16 +89,50 @@ class Chart:
     name: str = ""
     """In the page's address, and of the file it is saved as."""
     title: str = ""
+    caption: str = ""
+    """What points, bands and bars are; below the figure."""
     contended: str = ""
     """Why its times allow no conclusion; it is drawn in grey."""
 
     @property
     def layout(self) -> Layout:
-        return {"height": self.height, "xaxis": self.x, "yaxis": self.y, **self.more}
+        return {"xaxis": self.x, "yaxis": self.y, **self.more}
 
     @property
     def content(self) -> Any:
-        return escaped({"data": self.data, "layout": self.layout})
+        found: Row = {"data": self.data, "layout": self.layout, "heights": self.heights}
+        return escaped(found | ({"panels": self.panels} if self.panels else {}))
+
+    @property
+    def heights(self) -> list[int]:
+        """In px, on a wide page and on a phone, where bars are below their names."""
+        entries = sum(trace.get("showlegend", True) is not False for trace in self.data)
+        phone = self.height + 12 * max(0, entries - 4)
+        if "xaxis2" in self.more:
+            phone = round(1.8 * self.height)
+        if any(trace.get("orientation") == "h" for trace in self.data):
+            phone = 110 + round(1.8 * (self.height - 110))
+        return [self.height, phone]
+
+    @property
+    def panels(self) -> list[int]:
+        """The same with a panel for each `meta` of the traces; empty without panels."""
+        count = len({trace["meta"] for trace in self.data if "meta" in trace})
+        columns = (4 if count > 9 else 3, 2)
+        return [80 + PANEL_PX * math.ceil(count / each) for each in columns] if count else []
+
+    @property
+    def shown_heights(self) -> list[int]:
+        return self.panels or self.heights
+
+    @property
+    def switches(self) -> dict[str, bool]:
+        """The buttons that change how it is shown, and whether each is on at first."""
+        if any(trace.get("type", "scatter") != "scatter" for trace in self.data):
+            return {}
+        axes = {"log x": self.x, "log y": self.y}
+        found = {name: axis.get("type") == "log" for name, axis in axes.items()}
+        return found | ({"panels": True} if self.panels else {}) | {"zoom": False}
 
 
 @dataclass(frozen=True)
@@ -108,11 +144,18 @@ class Choice:
     title: str
     ask: str
     charts: Mapping[str, Chart]
+    caption: str = ""
+    shared: bool = False
+    """Whether all figures with the same question have the same answer."""
     contended: str = ""
 
     @property
-    def layout(self) -> Layout:
-        return next(iter(self.charts.values())).layout
+    def shown_heights(self) -> list[int]:
+        return next(iter(self.charts.values())).shown_heights
+
+    @property
+    def switches(self) -> dict[str, bool]:
+        return next(iter(self.charts.values())).switches
 
     @property
     def content(self) -> Any:
@@ -273,9 +316,13 @@ def render(
         refresh_s=refresh_s,
         is_live=is_live,
         style=_asset("report.css") + (_asset("live.css") if is_live else ""),
-        script=_asset("report.js") + _asset("tables.js") + (_asset("live.js") if is_live else ""),
+        script=_joined(*SCRIPTS, *(["live.js"] if is_live else [])),
         plotly=Markup(get_plotlyjs()),
     )
+
+
+def _joined(*names: str) -> Markup:
+    return Markup("\n").join(_asset(name) for name in names)
 
 
 def _asset(name: str) -> Markup:

@@ -17,6 +17,7 @@ from analysis.summary.summarise import summarise
 from analysis.tables.checks import check, read_checked
 from analysis.tables.columns import COLUMNS, PARTS, ShardLabel, WorkerScore, dtype, find, type_of
 from analysis.tables.rates import Rates, read_rates
+from analysis.tables.steps import no_steps, read_steps
 from cluster.spec.documents.codec import DocumentError, Options, OtherSchema, hints, to_json
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.event_reader import read_events
@@ -55,6 +56,8 @@ class Runs:
     """One row per run and worker: accuracy of its own model."""
     gpus: pd.DataFrame
     """One row per run and GPU: its use in training."""
+    steps: pd.DataFrame
+    """One row per completed run, worker and step, thinned out where a run has many."""
     folders: dict[int, RunFolder]
     """By number."""
     specs: dict[int, Options]
@@ -83,6 +86,7 @@ class _Read:
     spec: Options | None = None
     environment: Environment | None = None
     rates: Rates | None = None
+    steps: pd.DataFrame | None = None
 
 
 def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = False) -> Runs:
@@ -92,7 +96,7 @@ def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = F
             raise FileNotFoundError(f"no such folder: {runs}")
         runs = find_runs(Path(runs))
     numbered = dict(enumerate(runs, start=1))
-    read = {number: _read(folder, live) for number, folder in numbered.items()}
+    read = {number: _read(folder, number, live) for number, folder in numbered.items()}
     rows = [run.row for run in read.values()]
     columns = {
         name: pd.Series([row.get(name) for row in rows], dtype=dtype(type_of(key)))
@@ -106,6 +110,7 @@ def load_runs(runs: str | Path | Iterable[RunFolder] = "runs", *, live: bool = F
         specs={number: run.spec for number, run in read.items() if run.spec},
         environments={number: run.environment for number, run in read.items() if run.environment},
         rates={number: run.rates for number, run in read.items() if run.rates},
+        steps=_joined([run.steps for run in read.values() if run.steps is not None]),
         **{name: _frame(name, read) for name in PARTS},
     )
 
@@ -118,17 +123,26 @@ def _frame(name: str, read: dict[int, _Read]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _read(folder: RunFolder, live: bool) -> _Read:
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    known = [frame for frame in frames if len(frame)]
+    return pd.concat(known, ignore_index=True) if known else no_steps()
+
+
+def _read(folder: RunFolder, number: int, live: bool) -> _Read:
     """Whatever its files hold. Where only a file beside the summary is damaged, its numbers too."""
     path = folder.path.resolve()
     names: Options = {"session": str(to_json(path.parent.name)), "run": str(to_json(path.name))}
     found = _Read(names)
     try:
         found = _tabulate(_summary(folder, live))
-        rates = read_rates(folder) if found.row["status"] == "completed" else None
+        rates = steps = None
+        if found.row["status"] == "completed":
+            rates = read_rates(folder)
+            workers, count = (int(found.row[name] or 0) for name in ("workers", "steps"))
+            steps = read_steps(folder, number, workers, count)
         _unless_missing(folder.read_spec)
         environment = _unless_missing(folder.read_environment)
-        return dataclasses.replace(found, environment=environment, rates=rates)
+        return dataclasses.replace(found, environment=environment, rates=rates, steps=steps)
     except OtherSchema as error:
         status, reason = "other schema", str(error)
     except OSError as error:

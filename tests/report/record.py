@@ -44,7 +44,7 @@ class Structure(HTMLParser):
         if tag in ("table", "figure"):
             self._heads, self._rows, self._choices = [], 0, 0
         self._rows += tag == "tr"
-        self._choices += tag == "option"
+        self._choices += tag == "option" and "value" not in found  # not a width to save it at
         if found.get("class") == "plot":
             choices = f", {self._choices} choices" if self._choices else ""
             self.lines.append(f"  figure {self._id}: {self._title}{choices}")
@@ -54,7 +54,7 @@ class Structure(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         text = "".join(self._text).strip()
-        if tag in TITLES:
+        if tag in TITLES and text != "Save":  # the menu of every figure
             self.lines.append(TITLES[tag].format(id=self._id, text=text))
         elif tag == "span":
             self._title = text or self._title

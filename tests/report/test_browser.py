@@ -21,7 +21,7 @@ SECTIONS = {
     "published": 0,
     "results": 0,
     "accuracy": 3,
-    "learning": 1,
+    "learning": 4,
     "time": 3,
     "traffic": 1,
     "links": 1,
@@ -151,12 +151,12 @@ def test_another_run_can_be_chosen(browser: Browser) -> None:
     names = "document.querySelector('#traffic-over-time').data.map(t => t.name)"
     choose = (
         "(() => {{ const figure = document.querySelector('#traffic-over-time').closest('figure');"
-        " const s = figure.querySelector('select'); s.selectedIndex = {0};"
+        " const s = figure.querySelector('select.choice'); s.selectedIndex = {0};"
         " s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()"
     )
     options = browser.run(
         "[...document.querySelector('#traffic-over-time').closest('figure')"
-        ".querySelectorAll('option')].map(o => o.text)"
+        ".querySelectorAll('.choice option')].map(o => o.text)"
     )
     place = next(at for at, text in enumerate(options) if "parameter-server" in text)
     assert len(browser.run(names)) == 1
@@ -171,7 +171,7 @@ def test_choices_survive_a_reload(page: Path) -> None:
     state = (
         "[document.documentElement.dataset.theme ?? '',"
         " document.querySelectorAll('.chip[aria-pressed=false]').length,"
-        f" {figure}.querySelector('select').selectedIndex]"
+        f" {figure}.querySelector('select.choice').selectedIndex]"
     )
     with chromium() as browser:
         browser.open(page)
@@ -179,7 +179,7 @@ def test_choices_survive_a_reload(page: Path) -> None:
         browser.click("#theme")
         browser.click(".chip[data-strategy=pairwise]")
         browser.run(
-            f"(() => {{ const s = {figure}.querySelector('select'); s.selectedIndex = 2;"
+            f"(() => {{ const s = {figure}.querySelector('select.choice'); s.selectedIndex = 2;"
             " s.dispatchEvent(new Event('change', {bubbles: true})) })()"
         )
         browser.open(page)
@@ -263,6 +263,7 @@ def test_a_figure_is_saved_as_svg_and_png_with_its_title_and_its_numbers_as_csv(
     with chromium() as browser:
         browser.open(page)
         browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        browser.click("#accuracy ~ figure .save > summary")
         for kind in ("svg", "png", "csv"):
             browser.click(f"#accuracy ~ figure [data-save={kind}]")
         paths = [tmp_path / f"accuracy-against-bytes.{kind}" for kind in ("svg", "png", "csv")]

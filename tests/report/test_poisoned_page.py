@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,22 @@ ACTIVE = """element => [...element.attributes].some(attribute =>
     attribute.name.startsWith('on') ||
     (/href|src/.test(attribute.name) && /script/i.test(attribute.value)))"""
 """Whether an element has an event handler or points to a script."""
+
+
+SAVE_ALL = """(async () => {
+    const found = [];
+    for (const figure of document.querySelectorAll('figure.chart')) {
+        const content = JSON.parse(figure.querySelector('script').textContent);
+        const svg = await Export.picture(figure, content.choices?.[0] ?? content, 1);
+        document.body.append(svg);
+        found.push(new XMLSerializer().serializeToString(svg));
+        svg.remove();
+    }
+    return found;
+})()"""
+"""Every figure as it is saved, and shown in the page for a moment."""
+POISON_IN_PICTURE = re.compile(r"<[^>]*(<script|\son[a-z]+=|javascript:)", re.IGNORECASE)
+"""In a tag, not in a text."""
 
 
 class Poison:
@@ -90,5 +107,10 @@ def test_no_script_of_a_run_is_executed_and_nothing_is_requested(page: Path) -> 
         assert shown.count("window.poisoned=1") > len(POISONS)
         assert browser.run(f"[...document.querySelectorAll('*')].filter({ACTIVE}).length") == 0
         assert browser.run("getComputedStyle(document.body).display") == "block"
+        saved = browser.run(SAVE_ALL)
+        assert len(saved) > 10
+        assert [text for text in saved if POISON_IN_PICTURE.search(text)] == []
+        assert "window.poisoned=1" in "".join(saved)  # as text
+        assert browser.run("typeof window.poisoned") == "undefined"
         assert browser.errors == []
         assert browser.requests == [page.as_uri()]

@@ -102,7 +102,7 @@ def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
 def test_a_bar_is_as_long_as_the_median_step(recorded: Runs) -> None:
     section = steps.section(Report.of(recorded))
     assert section is not None
-    rows = section.tables["steps"].dropna(subset=["compute_median_s"])
+    rows = section.tables["step_times"].dropna(subset=["compute_median_s"])
     assert not rows.empty
     parts = [rows[name].fillna(0) for name in steps.PARTS]
     step = rows["step_median_s"]

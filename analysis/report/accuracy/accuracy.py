@@ -66,7 +66,9 @@ def _chart(name: str, drawn: Drawn) -> Chart:
     traces = _frontier(drawn, x, y)
     for config, points in drawn:
         if len(config.numbers) > 1:
-            traces.append(_band(config, points, x, y))
+            low, high = y(p.low for p in points), y(p.high for p in points)
+            sent_x = x(p.payload_bytes for p in points)
+            traces.append(figures.band(looks[config.label], config.strategy, sent_x, low, high))
         traces.append(looks[config.label] | _line(config, points, sent, x, y))
     height = 430 + figures.legend_height(len(drawn))
     title = "Accuracy against bytes sent in training"
@@ -90,24 +92,6 @@ def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
             "hoverinfo": "skip",
         }
     ]
-
-
-def _band(
-    configuration: Configuration, points: list[curves.Point], x: figures.Scale, y: figures.Scale
-) -> Trace:
-    """A polygon: forth along the most accurate seeds, back along the least accurate."""
-    there, back = points, points[::-1]
-    return {
-        "x": x(p.payload_bytes for p in [*there, *back]),
-        "y": y([*(p.high for p in there), *(p.low for p in back)]),
-        "fill": "toself",
-        "fillcolor": figures.faint(configuration.strategy),
-        "line": {"width": 0},
-        "mode": "lines",
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "legendgroup": configuration.strategy,
-    }
 
 
 def _line(
@@ -166,6 +150,7 @@ def _costs(
             "configuration": config.label,
             "strategy": config.strategy,
             "payload_bytes": got.payload_bytes,
+            "payload_bytes_sd": got.payload_bytes_sd,
             "share": got.payload_bytes / most if most and got.payload_bytes is not None else None,
             "seconds": got.seconds,
             "epochs": got.epochs,

@@ -39,9 +39,13 @@ def target_text(target: float) -> str:
     return f"{100 * target:.4g} %"
 
 
-def _scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
-    """With the payload sent until then: the interfaces' bytes, less the run's share of headers."""
-    points = configuration.rows(runs.curves).dropna(subset=["accuracy"])
+def scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
+    return with_payload(runs, configuration).dropna(subset=["accuracy"])
+
+
+def with_payload(runs: Runs, configuration: Configuration) -> pd.DataFrame:
+    """Every epoch, and the payload until then: the interfaces' bytes, less the share of headers."""
+    points = configuration.rows(runs.curves)
     sent = configuration.runs["train_sent_bytes"].astype(float)
     share = (configuration.runs["train_payload_bytes"].astype(float) / sent).where(sent != 0, 1)
     payload = points["sent_bytes"].astype(float) * points["number"].map(share).astype(float)
@@ -70,7 +74,7 @@ def samples_text(runs: Runs) -> str:
 
 def curve(runs: Runs, configuration: Configuration) -> list[Point]:
     """The epochs that all of its runs have."""
-    points = _scored(runs, configuration)
+    points = scored(runs, configuration)
     found = []
     for epoch, members in points.groupby("epoch", sort=True):
         if len(members) == points["number"].nunique():
@@ -93,7 +97,7 @@ def frontier(ends: Sequence[tuple[float, float]]) -> list[int]:
 
 def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
     """At the first epoch whose accuracy is the target or more."""
-    points = _scored(runs, configuration)
+    points = scored(runs, configuration)
     first = points[points["accuracy"] >= target].groupby("number").head(1)
     epochs, sent, seconds = (mean_of(first[name]) for name in ("epoch", "payload_bytes", "seconds"))
     spread = float(first["payload_bytes"].std())
@@ -105,10 +109,10 @@ def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float |
 
     The end is scored on the whole test set, the epochs before it on fewer samples.
     """
-    scored = [_scored(runs, configuration) for configuration in configurations]
+    found = [scored(runs, configuration) for configuration in configurations]
     finals = [
         float(points.groupby("number")["accuracy"].last().min())
-        for points in scored
+        for points in found
         if not points.empty
     ]
     if not finals:

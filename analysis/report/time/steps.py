@@ -69,7 +69,7 @@ def section(report: Report) -> Section | None:
         for place, model in enumerate(dict.fromkeys(row["model"] for row in rows))
     ]
     body.append(Details("Numbers", [Table(rows, COLUMNS)]))
-    tables = {"steps": pd.DataFrame(rows).drop(columns=["short", "contended"])}
+    tables = {"step_times": pd.DataFrame(rows).drop(columns=["short", "contended"])}
     return Section("steps", "Time of a step", body, NOTE, tables)
 
 

@@ -1,0 +1,117 @@
+"""Learning curves: loss and accuracy in training and on the test set, against four axes."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.report import figures
+from analysis.report.accuracy import losses
+from analysis.report.accuracy.learning_points import AXES, POINTS, Curve, find_curves
+from analysis.report.context import Report
+from analysis.report.page import Block, Chart, Choice, Heading, Section, Trace
+from analysis.tables.configurations import Configuration
+from analysis.tables.steps import MOST_STEPS
+
+NOTE = (
+    "Training loss and accuracy are those of the batches as they are trained, mean over workers;"
+    f" at most {POINTS} points per line, each the mean of the steps since the one before. Test"
+    " scores are those of the average of all workers' models after an epoch. Seconds are those of"
+    " training, without evaluation; bytes are payload of all nodes, in training equal for every"
+    f" step. tables/steps.csv has every worker's steps, evenly thinned out above {MOST_STEPS}."
+)
+CAPTION = (
+    "Pale line: training. Points: test set, after each epoch. Mean over seeds; band: their range."
+)
+TITLES = {
+    "loss": "Loss in training and on the test set",
+    "accuracy": "Accuracy in training and on the test set",
+}
+CSV_COLUMNS = ["session", "run", "worker", "epoch", "step", "loss", "correct", "seconds"]
+
+
+def section(report: Report) -> Section | None:
+    if report.runs.steps.empty:
+        return None
+    body: list[Block] = []
+    tasks = _tasks(report)
+    for place, (task, configurations) in enumerate(tasks.items()):
+        if len(tasks) > 1:
+            body.append(Heading(task))
+        for measure in TITLES:
+            drawn = find_curves(report.runs, configurations, measure)
+            if drawn:
+                body.append(_choice(figures.numbered(f"{measure}-curves", place), measure, drawn))
+    body += losses.by_worker(report) + losses.of_first_steps(report) + losses.by_epoch(report)
+    if not body:
+        return None
+    return Section("learning", "Learning curves", body, NOTE, {"steps": _table(report)})
+
+
+def _table(report: Report) -> pd.DataFrame:
+    steps = report.runs.named(report.runs.steps).rename(columns={"rank": "worker"})
+    whole = dict.fromkeys(("worker", "epoch", "step", "correct"), "Int64")
+    return steps[CSV_COLUMNS].astype(whole)
+
+
+def _tasks(report: Report) -> dict[str, list[Configuration]]:
+    """Configurations with steps, by what they learn; labels as short as their task allows."""
+    short = {config.numbers: config for members in report.tasks.values() for config in members}
+    numbers = set(report.runs.steps["number"].unique())
+    found: dict[str, list[Configuration]] = {}
+    for config in losses.learning(report):
+        if numbers & set(config.numbers):
+            found.setdefault(config.task, []).append(short.get(config.numbers, config))
+    return found
+
+
+def _choice(name: str, measure: str, drawn: Sequence[Curve]) -> Choice:
+    known = {axis: [curve for curve in drawn if curve.knows(axis)] for axis in AXES}
+    charts = {axis: _chart(measure, axis, found) for axis, found in known.items() if found}
+    return Choice(name, TITLES[measure], "against", charts, CAPTION, shared=True)
+
+
+def _x_scale(axis: str, drawn: Sequence[Curve]) -> figures.Scale:
+    values = [float(v) for curve in drawn for part in (curve.train, curve.test) for v in part[axis]]
+    if axis == "seconds":
+        return figures.seconds_scale("training time", values)
+    if axis == "bytes":
+        return figures.bytes_scale("payload sent, all nodes", values, may_be_log=False)
+    return figures.Scale(figures.axis(axis))
+
+
+def _chart(measure: str, axis: str, drawn: Sequence[Curve]) -> Chart:
+    x = _x_scale(axis, drawn)
+    is_loss = measure == "loss"
+    y = figures.Scale(figures.axis("loss")) if is_loss else figures.percent_scale("accuracy")
+    looks = figures.line_looks([curve.config for curve in drawn])
+    traces = [
+        trace for curve in drawn for trace in _traces(curve, looks[curve.config.label], axis, x, y)
+    ]
+    height = 360 + figures.legend_height(len(drawn))
+    return Chart(traces, height, x.axis, y.axis, {"showlegend": True})
+
+
+def _traces(
+    curve: Curve, look: Trace, axis: str, x: figures.Scale, y: figures.Scale
+) -> list[Trace]:
+    """Bands, then lines; only the first line is in the legend."""
+    config = curve.config
+    bands: list[Trace] = []
+    lines: list[Trace] = []
+    for what, points in (("training", curve.train), ("test", curve.test)):
+        if points.empty:
+            continue
+        place = x(points[axis])
+        if len(config.numbers) > 1:
+            low, high = y(points["low"]), y(points["high"])
+            bands.append(figures.band(look, config.strategy, place, low, high))
+        text = f"<b>{{}}</b><br>{what}, {axis} %{{x:.4~g}}: %{{y:.4~g}}"
+        line = look | {
+            "x": place,
+            "y": y(points["mean"]),
+            "mode": "lines" if what == "training" else "lines+markers",
+            "opacity": 0.6 if what == "training" else 1,
+            "hovertemplate": figures.hover(text, config.label),
+        }
+        lines.append(line | ({"showlegend": False} if lines else {}))
+    return bands + lines

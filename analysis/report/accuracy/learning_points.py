@@ -1,0 +1,102 @@
+"""The points of learning curves: means and ranges over seeds, by step and by epoch."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.report.accuracy import curves
+from analysis.tables.configurations import Configuration
+from analysis.tables.load import Runs
+
+POINTS = 60
+"""Of a training curve: each is the mean of the steps since the one before."""
+AXES = ("step", "epoch", "seconds", "bytes")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of one configuration: a row per point, with mean, low, high and the four axes."""
+
+    config: Configuration
+    train: pd.DataFrame
+    test: pd.DataFrame
+
+    def knows(self, axis: str) -> bool:
+        known = pd.concat([self.train[axis], self.test[axis]])
+        return len(known) > 0 and bool(known.notna().all())
+
+
+def find_curves(runs: Runs, configurations: list[Configuration], measure: str) -> list[Curve]:
+    """`measure` is loss or accuracy. Configurations without points are left out."""
+    found = [
+        Curve(config, _train(runs, config, measure), _test(runs, config, measure))
+        for config in configurations
+    ]
+    return [curve for curve in found if len(curve.train) or len(curve.test)]
+
+
+def first_seed(runs: Runs, config: Configuration) -> pd.DataFrame:
+    """The steps with a loss of its first run."""
+    steps = runs.steps[runs.steps["number"] == config.numbers[0]]
+    return steps.dropna(subset=["loss"])
+
+
+def points(steps: pd.DataFrame) -> "pd.Series[int]":
+    """The point that each step belongs to: at most POINTS of them."""
+    numbers = sorted(steps["step"].unique())
+    places = {step: at * POINTS // max(len(numbers), POINTS) for at, step in enumerate(numbers)}
+    return steps["step"].map(places)
+
+
+def _train(runs: Runs, config: Configuration, measure: str) -> pd.DataFrame:
+    steps = config.rows(runs.steps)
+    if measure == "loss":
+        steps = steps.assign(value=steps["loss"])
+    else:
+        steps = steps.assign(value=steps["correct"] / float(config.row["batch_size"]))
+        if str(config.row["dataset"]) == "none":
+            steps = steps.iloc[:0]
+    steps = steps.dropna(subset=["value"])
+    by_run = (
+        steps.assign(point=points(steps))
+        .groupby(["number", "point"], as_index=False)
+        .agg(step=("step", "max"), seconds=("seconds", "max"), value=("value", "mean"))
+    )
+    payload = config.mean("train_payload_bytes")
+    per_step = float("nan") if payload is None else payload / _steps(config)
+    return _over_seeds(config, by_run.assign(bytes=by_run["step"] * per_step), "point")
+
+
+def _test(runs: Runs, config: Configuration, measure: str) -> pd.DataFrame:
+    scores = curves.with_payload(runs, config)
+    scores = scores.assign(
+        value=scores[measure].astype("float64"),
+        step=scores["epoch"].astype("float64") * _steps(config) / _epochs(config),
+        bytes=scores["payload_bytes"],
+    )
+    return _over_seeds(config, scores.dropna(subset=["value"]), "epoch")
+
+
+def _steps(config: Configuration) -> float:
+    return float(config.row["steps"])
+
+
+def _epochs(config: Configuration) -> float:
+    epochs = config.row["epochs"]
+    return 1.0 if pd.isna(epochs) else float(epochs)
+
+
+def _over_seeds(config: Configuration, by_run: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Mean and range of the points that every seed has."""
+    count = by_run["number"].nunique()
+    found = by_run.groupby(key, sort=True).agg(
+        runs=("number", "nunique"),
+        mean=("value", "mean"),
+        low=("value", "min"),
+        high=("value", "max"),
+        step=("step", "mean"),
+        seconds=("seconds", "mean"),
+        bytes=("bytes", "mean"),
+    )
+    found = found[found["runs"] == count].astype("float64")
+    return found.assign(epoch=found["step"] * _epochs(config) / _steps(config))
