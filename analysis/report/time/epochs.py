@@ -48,7 +48,11 @@ def section(report: Report) -> Section | None:
     charts = {label: _chart(epochs) for label, (_, epochs) in shown.items()}
     body: list[Block] = [
         Choice(
-            "epoch-split", title, "run", charts, report.why_contended(c for c, _ in shown.values())
+            "epoch-split",
+            title,
+            "run",
+            charts,
+            contended=report.why_contended(c for c, _ in shown.values()),
         ),
         Details("Numbers", [Table(rows, COLUMNS)]),
     ]
