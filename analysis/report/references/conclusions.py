@@ -19,8 +19,8 @@ from analysis.report.references.compared import (
     same_or_not,
     unequal_times,
 )
-from analysis.report.references.derived import FIRST_STEPS
 from analysis.tables.configurations import is_chance_level
+from analysis.tables.steps import FIRST_STEPS
 from cluster.observe.units import bytes_text, list_names, percent_text, seconds_text
 from cluster.spec.catalogue import DATASETS
 

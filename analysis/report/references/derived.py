@@ -9,12 +9,10 @@ import pandas as pd
 from analysis.report.references.lab_forms import OUT_OF_MEMORY
 from analysis.report.traffic.bandwidth import exchange
 from analysis.tables.load import Runs
+from analysis.tables.steps import FIRST_STEPS
 
 SAME_TRAINING = ("session", "train_size", "epochs", "gpu")
 """Where these and the batch are equal, a run's speed-up is against the single worker's."""
-
-FIRST_STEPS = 5
-NO_STEPS = pd.DataFrame(columns=["number", "step", "loss"], dtype="float64")
 
 
 def with_derived(found: Runs) -> pd.DataFrame:
@@ -28,7 +26,7 @@ def with_derived(found: Runs) -> pd.DataFrame:
     runs["busbw_bytes_per_s"] = [_bus_bandwidth(run) for _, run in runs.iterrows()]
     scores = found.scores.groupby("number")["accuracy"]
     runs["lowest_worker_accuracy"], runs["highest_worker_accuracy"] = scores.min(), scores.max()
-    runs = with_first_losses(runs, getattr(found, "steps", NO_STEPS))
+    runs = with_first_losses(runs, found.steps)
     runs = with_buffers(with_epochs(runs, found.epochs))
     return with_speed_up(runs)
 
