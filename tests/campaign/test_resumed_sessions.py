@@ -120,12 +120,15 @@ def test_an_interrupted_sweep_shows_what_is_complete_and_how_to_finish_it(tmp_pa
 def test_a_sweep_of_12_runs_survives_five_kills_at_random_moments(
     seed: int, tmp_path: Path
 ) -> None:
+    """Within 2 s after so many runs: on any machine, kills are spread over the session."""
     chance, kept = random.Random(seed), Stamps()
     sweep = begin(*ENGINE, *TINY, "--repeat", "12", "--output", str(tmp_path))
     session = await_session(tmp_path)
     for attempt in range(5):
+        while sweep.poll() is None and len(completed(session)) < 2 * attempt:
+            time.sleep(0.02)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            sweep.communicate(timeout=10 * chance.random())
+            sweep.communicate(timeout=2 * chance.random())
         kill(sweep)
         now = completed(session)
         assert now.items() >= kept.items()
