@@ -109,7 +109,7 @@ def _accuracy(lines: Sequence[PlannedLine]) -> Choice:
     ]
     y = axis("test accuracy", tickformat=".0%")
     charts = _by_axis(traces, 340 + legend_height(len(lines)), y)
-    return Choice("live-accuracy", "Accuracy", "against", charts)
+    return Choice("live-accuracy", "Accuracy", "against", charts, shared=True)
 
 
 def _loss(lines: Sequence[PlannedLine]) -> Choice:
@@ -128,7 +128,7 @@ def _loss(lines: Sequence[PlannedLine]) -> Choice:
         traces.append(look | points | test | {"hovertemplate": hover(tip, line.label, "test")})
     y = axis("loss", rangemode="tozero")
     charts = _by_axis(traces, 340 + legend_height(len(lines)), y)
-    return Choice("live-loss", "Loss", "against", charts)
+    return Choice("live-loss", "Loss", "against", charts, shared=True)
 
 
 def _traffic() -> Chart:
