@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 import tomllib
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -21,10 +22,20 @@ def headline(report: Report) -> Headline:
     environment = report.environments.get(sessions[0]) if len(sessions) == 1 else None
     about = [_dates(sessions), _runs(report)]
     about += [in_common(report.runs.completed)]
-    command = shlex.join(environment.command) if environment else ""
+    command = _command(environment.command) if environment else ""
     preset = preset_of(environment.command if environment else ())
     title = _preset_title(preset) if preset.name else _compared(report, len(sessions))
     return Headline(title, ". ".join(filter(None, about)) + ".", command)
+
+
+def _command(words: Sequence[str]) -> str:
+    """Without --output: where the files are is not what was run."""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if "--output" not in (before, word.partition("=")[0])
+    ]
+    return shlex.join(kept)
 
 
 def _dates(sessions: list[str]) -> str:
