@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -44,10 +45,11 @@ def section(report: Report) -> Section:
 
 def results(report: Report) -> Section | None:
     """One row per configuration."""
-    rows = [_row(report, configuration) for configuration in report.configurations]
+    targets = _targets(report)
+    rows = [_row(report, config, targets.get(config.task)) for config in report.configurations]
     if not rows:
         return None
-    table = Table(rows, _columns(report), folds=True, name="results")
+    table = Table(rows, _columns(targets), folds=True, name="results")
     many = len(rows) > MOST_ROWS
     body = [Details(f"All {len(rows)} configurations", [table]) if many else table]
     frame = pd.DataFrame(rows).drop(columns=["by_seed", "contended"], errors="ignore")
@@ -55,9 +57,9 @@ def results(report: Report) -> Section | None:
     return Section("results", "Results", body, note, {"results": frame})
 
 
-def _columns(report: Report) -> list[Column]:
-    targets = {target for target in _targets(report).values() if target}
-    aim = target_text(targets.pop()) if len(targets) == 1 else "the target"
+def _columns(targets: Mapping[str, float | None]) -> list[Column]:
+    known = {target for target in targets.values() if target}
+    aim = target_text(known.pop()) if len(known) == 1 else "the target"
     return [
         Column("configuration", "configuration", style="left"),
         Column("accuracy", "accuracy", percents()),
@@ -80,7 +82,7 @@ def _targets(report: Report) -> dict[str, float | None]:
     }
 
 
-def _row(report: Report, configuration: Configuration) -> Row:
+def _row(report: Report, configuration: Configuration, target: float | None) -> Row:
     row: Row = {
         "configuration": configuration.label,
         "strategy": configuration.strategy,
@@ -88,7 +90,7 @@ def _row(report: Report, configuration: Configuration) -> Row:
         **configuration.means(MEANS),
     }
     row["share"] = _share(row)
-    if target := _targets(report).get(configuration.task):
+    if target:
         got = reached(report.runs, configuration, target)
         row["to_target_bytes"] = got.payload_bytes
         row["to_target_bytes_sd"] = got.payload_bytes_sd
