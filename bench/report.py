@@ -95,6 +95,9 @@ def open_page(page: Path) -> list[float]:
             browser.run(f"performance.getEntriesByName('{entry}')[0].startTime")
             for entry in ("first-contentful-paint", "ready")
         ]
+        browser.run(
+            "document.querySelectorAll('details').forEach(folded => { folded.open = true })"
+        )
         for place in range(browser.run("document.querySelectorAll('figure.chart').length")):
             browser.run(f"{figure.format(place)}.scrollIntoView()")
             browser.wait(f"{figure.format(place)}.dataset.drawn")

@@ -80,7 +80,8 @@ def with_speed_up(runs: pd.DataFrame) -> pd.DataFrame:
     )
     steps = (runs["steps"] / runs["epochs"]).astype("float64")  # incomplete batches are dropped
     samples = steps * runs["global_batch_size"].astype("float64")
-    runs["sample_s"] = runs["second_epoch_s"].astype("float64") / samples
+    seconds = runs["second_epoch_s"].astype("float64").where(lambda known: known > 0)
+    runs["sample_s"] = seconds / samples
     single = runs[runs["strategy"] == "single"]
     for name, batch in (("speed_up", "batch_size"), ("strong_speed_up", "global_batch_size")):
         alone = single.groupby([*SAME_TRAINING, "batch_size"])["sample_s"].mean()
