@@ -8,7 +8,7 @@
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
 #
 # Works from any folder. The first call makes .venv and compiles Horovod (4 minutes, once). On two cores
-# and with a warm image cache everything takes about 15 minutes, tests/unit about two. Tests run two at a
+# and with a warm image cache everything takes about 13 minutes, tests/unit about two. Tests run three at a
 # time; those that measure times or rates run afterwards, beside each other only.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,6 +33,6 @@ if [[ $# -gt 0 ]]; then
 fi
 "$bin/mypy" & # while the tests run, which often wait
 types=$!
-"$python" -m pytest -n 2 --dist loadgroup -m "not timed" --durations 20
+"$python" -m pytest -n 3 --dist loadgroup -m "not timed" --durations 20
 wait "$types"
 exec "$python" -m pytest -n 2 --dist loadgroup -m timed --durations 10

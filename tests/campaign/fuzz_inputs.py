@@ -201,6 +201,7 @@ def _nothing_starts() -> Iterator[None]:
         mock.patch.object(EngineRow, "load", return_value=engine),
         mock.patch.object(measure, "Chooser", return_value=chooser),
         mock.patch.object(environment, "describe"),
+        mock.patch.object(hosts, "describe"),
         mock.patch.object(environment, "version", return_value="0"),
         mock.patch.object(leftovers, "clean", return_value=0),
         mock.patch.object(leftovers, "remove_leftovers"),
