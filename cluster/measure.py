@@ -135,13 +135,12 @@ def conduct(
 def _prepare(
     planned: SessionPlan, closed: dict[str, Summary], progress: Progress
 ) -> tuple[Engine, Path]:
-    """The engine and the data folder of the runs that are not closed."""
+    """The engine and the data folder of open runs; data is fetched when nothing else is refused."""
     runs = [e for name, e in planned.experiments().items() if name not in closed]
     module = ENGINES[runs[0].engine].load()
     engine = module.open_engine(runs, progress.say, planned.spark_master)
     if links := {link for experiment in runs for link in experiment.links.values()}:
         engine.check_links(links)
-    # What must be fetched, only when nothing else can be refused any more.
     given = planned.data_dir and Path(planned.data_dir)
     data_folder = _prepare_data(runs, given or None, progress)
     preview.announce(planned, closed, engine, progress.say)
