@@ -1,5 +1,6 @@
 """The points of learning curves: means and ranges over seeds, by step and by epoch."""
 
+import math
 from dataclasses import dataclass
 
 import pandas as pd
@@ -53,7 +54,7 @@ def _train(runs: Runs, config: Configuration, measure: str) -> pd.DataFrame:
     if measure == "loss":
         steps = steps.assign(value=steps["loss"])
     else:
-        steps = steps.assign(value=steps["correct"] / float(config.row["batch_size"]))
+        steps = steps.assign(value=steps["correct"] / _known(config, "batch_size"))
         if str(config.row["dataset"]) == "none":
             steps = steps.iloc[:0]
     steps = steps.dropna(subset=["value"])
@@ -77,13 +78,19 @@ def _test(runs: Runs, config: Configuration, measure: str) -> pd.DataFrame:
     return _over_seeds(config, scores.dropna(subset=["value"]), "epoch")
 
 
+def _known(config: Configuration, name: str) -> float:
+    """Not a number where a damaged run does not have it, or has none."""
+    value = config.row[name]
+    return float("nan") if pd.isna(value) or not value else float(value)
+
+
 def _steps(config: Configuration) -> float:
-    return float(config.row["steps"])
+    return _known(config, "steps")
 
 
 def _epochs(config: Configuration) -> float:
-    epochs = config.row["epochs"]
-    return 1.0 if pd.isna(epochs) else float(epochs)
+    epochs = _known(config, "epochs")
+    return 1.0 if math.isnan(epochs) else epochs
 
 
 def _over_seeds(config: Configuration, by_run: pd.DataFrame, key: str) -> pd.DataFrame:
