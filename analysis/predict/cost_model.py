@@ -33,14 +33,14 @@ from dataclasses import dataclass
 
 from analysis.theory.critical_path import busiest_bytes, leaves, path_bytes
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict
-from cluster.spec.schedules.messages import Setting, step_count
+from cluster.spec.schedules.messages import LEAST_CHUNK_BYTES, Setting, step_count
 from cluster.spec.strategies import STRATEGIES, facts_of
 
 TIME_TERMS = ("message_s", "wire", "byte_s", "fill")
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 """Defaults of torch's DistributedDataParallel."""
-FILL_BYTES = 128 * 1024
-"""Four chunks of a pipeline (workloads/comm/messages.py)."""
+FILL_BYTES = 4 * LEAST_CHUNK_BYTES
+"""Four chunks of a pipeline."""
 ROUNDS = 200
 """Rounds of random groups over which bytes are averaged."""
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.spec.schedules.messages import CHUNKS, LEAST_CHUNK_BYTES
+
 Floats = NDArray[np.float64]
 
-CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
-"""Of a pipelined message, as workloads/comm/messages.py cuts it."""
 MOST_PARTS = 4096
 """Chunks of all messages of a round that follow each other."""
 EAGER_BYTES = 64 * 1024

@@ -214,6 +214,7 @@ class _Simulation:
     def __init__(self, plan: _Plan, nodes: Sequence[Node], costs: Costs) -> None:
         self.plan, self.nodes, self.costs = plan, nodes, costs
         self.now = 0.0
+        self._number = itertools.count()
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
         self.sent = [0] * len(plan.source)
         """Chunks of each message that have left."""
@@ -233,8 +234,6 @@ class _Simulation:
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self.timers, (self.now + seconds, next(self._number), action))
-
-    _number = itertools.count()
 
     def _begin_round(self, index: int, node: int) -> None:
         if index < len(self.left):

@@ -12,15 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cluster.spec.schedules.messages import CHUNKS, LEAST_CHUNK_BYTES
+
 WIRE_TYPES: dict[str, torch.dtype | None] = {
     "none": None,
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
 """--compress -> the type in which a tensor travels; None for its own."""
-
-CHUNKS = 128
-LEAST_CHUNK_BYTES = 32 * 1024
 
 GROUPED_CHUNKS = 16
 LEAST_GROUPED_BYTES = 1024 * 1024

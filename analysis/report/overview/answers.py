@@ -87,7 +87,7 @@ def _times(best: Measured, other: Measured) -> str:
 def _seeds(found: Sequence[Measured]) -> str:
     counts = sorted({number.seeds for number in found})
     if counts == [1]:
-        return ". One seed each."
+        return ". One seed each." if len(found) > 1 else ". One seed."
     return f". Mean ± sd of {' to '.join(map(str, counts))} seeds."
 
 
@@ -267,4 +267,6 @@ def _times_trusted(report: Report) -> str:
     if report.contended:
         runs = len(report.contended)
         return f"no conclusion from {runs} of {len(report.runs.completed)} runs, shown in grey"
-    return "computing differs too little between compared runs to make an order"
+    if len(report.configurations) < 2:
+        return "of one configuration, with nothing to compare"
+    return "no sign of contention: equal computing differs by at most 15 % of a step"

@@ -6,6 +6,7 @@ equal is not, nothing is concluded from times.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import pandas as pd
@@ -33,17 +34,25 @@ def conclusions(preset: str, runs: pd.DataFrame) -> list[str]:
     return list(CONCLUSIONS[preset](runs)) if preset in CONCLUSIONS else []
 
 
+METHODS = {"gather-scatter": "gather and scatter", "allreduce": "all-reduce", "ddp": "DDP"}
+"""Of the sheets with parts, in their order: strategy -> the sheet's name."""
+
+
+def _step_changes(runs: pd.DataFrame, question: str) -> Iterator[str]:
+    """Time of a step on 4 nodes, from each method to the next."""
+    steps = [number(runs, STEP, name, strategy=key, workers=4) for key, name in METHODS.items()]
+    for before, after in itertools.pairwise(steps):
+        if before and after:
+            yield f"{question}: {change(before, after, seconds_text)}."
+
+
 def _vgg_parts(runs: pd.DataFrame) -> Iterator[str]:
     one = number(runs, STEP, "one node", strategy="single")
-    star = number(runs, STEP, "gather and scatter", strategy="gather-scatter", workers=4)
-    ring = number(runs, STEP, "all-reduce", strategy="allreduce", workers=4)
-    ddp = number(runs, STEP, "DDP", strategy="ddp", workers=4)
     if reason := unequal_times(runs):
         yield f"Comparison, scalability: {reason}."
     else:
-        for before, after in ((star, ring), (ring, ddp)):
-            if before and after:
-                yield f"Comparison: {change(before, after, seconds_text)}."
+        yield from _step_changes(runs, "Comparison")
+        ddp = number(runs, STEP, "DDP", strategy="ddp", workers=4)
         if one and ddp:
             share = percent_text(ddp.mean / one.mean, 1)
             yield (
@@ -160,15 +169,10 @@ def _pairwise_averaging(runs: pd.DataFrame) -> Iterator[str]:
 
 
 def _language_model(runs: pd.DataFrame) -> Iterator[str]:
-    star = number(runs, STEP, "gather and scatter", strategy="gather-scatter", workers=4)
-    ring = number(runs, STEP, "all-reduce", strategy="allreduce", workers=4)
-    ddp = number(runs, STEP, "DDP", strategy="ddp", workers=4)
     if reason := unequal_times(runs):
         yield f"Time per iteration: {reason}."
     else:
-        for before, after in ((star, ring), (ring, ddp)):
-            if before and after:
-                yield f"Time per iteration: {change(before, after, seconds_text)}."
+        yield from _step_changes(runs, "Time per iteration")
     yield from _equal_losses(runs)
     scores = [
         f"{percent_text(found.mean, 1)} after epoch {epoch}"

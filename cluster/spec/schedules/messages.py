@@ -88,6 +88,8 @@ class Setting:
         return groups(index, self.workers, self.passes, schedule, self.seed)
 
 
+CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
+"""Of a pipelined message: at most so many chunks, none smaller."""
 Amount = int | Fraction
 """Bytes, exactly: a piece of a ring need not be whole."""
 
