@@ -167,8 +167,16 @@ def _read(record: Path) -> Iterator[tuple[str, str]]:
 
 
 def tied(command: list[str]) -> list[str]:
-    """The command as the kernel ends it with the thread that starts it, even if that is killed."""
-    return [*_tie(), *command]
+    """The command as the kernel ends it with the thread that starts it, even if that is killed.
+
+    A starter that was killed before the kernel knew of the tie has left the command to another
+    parent: then the command does not begin.
+    """
+    tie = _tie()
+    return [*tie, "sh", "-c", _IF_STARTED_BY, str(os.getpid()), *command] if tie else command
+
+
+_IF_STARTED_BY = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 @functools.cache

@@ -130,10 +130,25 @@ def test_a_command_ends_with_the_process_that_started_it() -> None:
     """Killed, so that it cannot end the command itself."""
     code = (
         "import subprocess, os, signal, sys; from cluster.host.ownership import tied;"
-        "print(subprocess.Popen(tied(['sleep', '600'])).pid, flush=True);"
+        "sleep = subprocess.Popen(tied(['sleep', '600']), stdout=subprocess.DEVNULL);"
+        "print(sleep.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     answer = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert answer.returncode < 0
     assert gone(Path(f"/proc/{int(answer.stdout)}").exists)
-    assert tied(["sleep"])[-1] == "sleep"
+
+
+def test_a_command_whose_starter_has_ended_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The starter was killed between its fork and the tie: the command has another parent."""
+    made = tmp_path / "made"
+    assert subprocess.run(tied(["touch", str(made)])).returncode == 0
+    assert made.exists()
+    made.unlink()
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "getpid", lambda: 1)
+        command = tied(["touch", str(made)])
+    assert subprocess.run(command).returncode != 0
+    assert not made.exists()
