@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from cluster.spec.documents.events import End, Hello, Phase
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
-from workloads.comm.codecs import compressed, wire_bytes
 from workloads.comm.exchanger import averaging_round, make_buckets
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import compressed, wire_bytes
 from workloads.comm.peers import enter_phase
 from workloads.comm.round import Round
 from workloads.counters.interfaces import full_segment_bytes, network_id

@@ -6,10 +6,10 @@ from analysis.predict.cost_model import Cluster
 from analysis.predict.fitted import load
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
+from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.strategies import STRATEGIES
 
-COMPRESSED = {"fp16": 2, "bf16": 2}
 MOST_WORKERS = 64
 """Of more, the message schedule of a run would take seconds to follow."""
 
@@ -30,7 +30,9 @@ def _cluster(experiment: Experiment, compute_s: float, cores: int) -> Cluster:
     return Cluster(
         strategy=experiment.strategy,
         workers=workers,
-        model_bytes=_model_bytes(experiment.model) // COMPRESSED.get(experiment.compress, 1),
+        model_bytes=parse_codec(experiment.compress).encoded_bytes(
+            _model_bytes(experiment.model) // FLOAT_BYTES
+        ),
         rate_mbit=experiment.slowest_mbit,
         delay_s=max((link.delay_s for link in experiment.links.values()), default=0.0),
         passes=None if passes is None else min(passes, workers - 1),

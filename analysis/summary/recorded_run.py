@@ -82,6 +82,7 @@ class RecordedRun:
         return Setting(
             workers=experiment.workers,
             model_bytes=hello.model_bytes,
+            compress=experiment.compress,
             passes=experiment.passes,
             schedule=experiment.schedule,
             seed=experiment.seed,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from analysis.theory.predicted_bytes import Prediction, lower_bound_s, predict
 from cluster.observe.units import bytes_text, seconds_text
+from cluster.spec.codecs import HALVES
 from cluster.spec.command_line import Parser, argument
 from cluster.spec.links import parse_link, parse_links
-from cluster.spec.options import COMPRESSIONS
 from cluster.spec.quantities import parse_size
 from cluster.spec.schedules.consensus import resolve
 from cluster.spec.schedules.messages import Setting
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--schedule", default="ring", help="for pairwise (default: ring)")
     add("--seed", type=int, default=0, help="of the random schedule (default: 0)")
     add("--rounds", type=int, help="to average over (default: until the groups repeat, or 1000)")
-    add("--compress", choices=COMPRESSIONS, default="none", help="halves what is sent")
+    add("--compress", choices=("none", *HALVES), default="none", help="halves what is sent")
     add("--buffer-bytes", type=size, default=0, metavar="B", help="of batch-norm statistics")
     add("--buffers", choices=BUFFERS, help="what happens to them (default: the strategy's own)")
     add("--link", type=argument(parse_link), help="of every node, such as 100mbit")

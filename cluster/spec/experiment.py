@@ -19,7 +19,7 @@ from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
-from cluster.spec.options import COMPRESSIONS, LR_RULES, OPTIMIZERS, SHUFFLES
+from cluster.spec.options import LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
@@ -79,8 +79,17 @@ class Experiment:
     at a time (default: all at once; with --overlap chosen from model and link; 25 for ddp)"""
     overlap: bool = _option(False, "strategy", "yes|no")
     """send each bucket during backward, as soon as it is ready"""
-    compress: str = _option("none", "strategy", "NAME", choices=COMPRESSIONS)
-    """how numbers are encoded for the wire"""
+    compress: str = _option("none", "strategy", "CODEC")
+    """how numbers are encoded for the wire: none, fp16, bf16; or with error feedback int8, int4,
+    2bit, sign, or topk:SHARE such as topk:0.01: gradients of allreduce, outer deltas of
+    local-sgd"""
+    error_feedback: float | None = _option(None, "strategy", "DECAY", within=(0, 1))
+    """share of what a lossy codec lost that is added to the next exchange; 0 turns it off (default:
+    1)"""
+    outer: str = _option(None, "strategy", "OPTIMISER")
+    """outer optimiser, which takes the mean change of parameters since the last round as its
+    gradient: none, sgd:LR or nesterov:LR:MOMENTUM, for local-sgd and pairwise (default: none; sgd:1
+    with a lossy codec)"""
     buffers: str = _option(None, "strategy", "WHAT", choices=BUFFERS)
     """what happens to buffers such as batch-norm statistics after an exchange (default: average for
     pairwise, else broadcast)"""
@@ -261,7 +270,8 @@ class Experiment:
             f"n{self.workers}",
             self.passes is not None and f"p{self.passes}-{self.schedule}",
             self.local_steps > 1 and f"h{self.local_steps}",
-            self.compress != "none" and self.compress,
+            self.compress != "none" and self.compress.replace(":", "-"),
+            self.outer != "none" and self.outer.replace(":", "-"),
             self.overlap and "overlap",
             self.launcher != "torch" and self.launcher,
             self.gpu > 0 and ("gpu" if self.gpu == 1 else f"gpu{self.gpu}"),

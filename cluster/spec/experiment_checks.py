@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.codecs import parse_codec
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
+from cluster.spec.outer import parse_outer
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, own_defaults
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
 
 T = TypeVar("T")
+
+OUTER_STRATEGIES = ("local-sgd", "pairwise")
+LOSSY_STRATEGIES = ("allreduce", "local-sgd")
+"""Whose exchange has a form in two phases (schedules.messages.all_reduce)."""
 
 
 def complete(experiment: Experiment) -> None:
@@ -33,12 +39,15 @@ def complete(experiment: Experiment) -> None:
         if (value := getattr(experiment, field.name)) is not None:
             check_value(field, value)
     _check_model(experiment)
+    codec = _parsed("compress", parse_codec, experiment.compress)
     _fill_defaults(experiment)
     _check_data(experiment)
     if experiment.momentum is not None and not 0 <= experiment.momentum < 1:
         raise SpecError(f"momentum must be at least 0 and below 1, not {experiment.momentum:g}")
     _refuse(experiment, ineffective_options(experiment.model, experiment.optimizer))
     _check_strategy(experiment)
+    _check_outer(experiment)
+    _check_codec(experiment, codec.lossy)
     _check_passes(experiment)
     _check_nodes(experiment)
     _check_memory(experiment)
@@ -95,6 +104,10 @@ def _fill_defaults(experiment: Experiment) -> None:
         "local_steps": facts.local_steps,
         "dataset": _fitting(experiment)[0],
     }
+    lossy = parse_codec(experiment.compress).lossy
+    if lossy:
+        defaults["error_feedback"] = 1.0
+    defaults["outer"] = "sgd:1" if lossy and experiment.strategy == "local-sgd" else "none"
     if facts.has_passes:
         defaults |= {"passes": 1, "schedule": "ring"}
     if experiment.optimizer not in WITHOUT_MOMENTUM:
@@ -160,6 +173,52 @@ def _check_strategy(experiment: Experiment) -> None:
             "overlap needs --average gradients: parameters are only known after the update,"
             " when backward is over"
         )
+
+
+def _check_outer(experiment: Experiment) -> None:
+    """An outer optimiser needs local training between rounds."""
+    outer = _parsed("outer", parse_outer, experiment.outer)
+    if outer and experiment.strategy not in OUTER_STRATEGIES:
+        raise SpecError(
+            f"outer {experiment.outer} does not apply to strategy {experiment.strategy} averaging"
+            f" {experiment.average}: it takes outer deltas of {' or '.join(OUTER_STRATEGIES)}"
+        )
+    if outer and experiment.launcher != "torch":
+        raise SpecError(
+            f"outer {experiment.outer} does not apply to launcher {experiment.launcher}: use torch"
+        )
+
+
+def _check_codec(experiment: Experiment, lossy: bool) -> None:
+    """A lossy codec needs an exchange in two phases, and differences instead of parameters."""
+    codec = f"compress {experiment.compress}"
+    if not lossy:
+        if experiment.error_feedback is not None:
+            raise SpecError(
+                f"error_feedback does not apply to {codec}, which loses next to nothing"
+            )
+        return
+    if experiment.strategy not in LOSSY_STRATEGIES or experiment.launcher != "torch":
+        raise SpecError(
+            f"{codec} does not apply to strategy {experiment.strategy} with launcher"
+            f" {experiment.launcher}: encoded sums cannot be added up on their way; it takes"
+            f" {' or '.join(LOSSY_STRATEGIES)} with launcher torch"
+        )
+    if experiment.gpu:
+        raise SpecError(f"{codec} does not go with gpu: it is for exchanges on Gloo")
+    if experiment.strategy != "local-sgd" and experiment.average == "parameters":
+        raise SpecError(
+            f"{codec} makes no sense for averaged parameters, which it would damage: use --average"
+            " gradients, or --strategy local-sgd, which exchanges outer deltas"
+        )
+    if experiment.strategy == "local-sgd" and experiment.outer == "none":
+        raise SpecError(f"{codec} with local-sgd encodes outer deltas: use --outer sgd:1, not none")
+    if experiment.bucket_mb is not None or experiment.overlap:
+        raise SpecError(f"{codec} encodes the model in one piece: leave out bucket_mb and overlap")
+    if experiment.buffers == "average" and "buffers" not in ineffective_options(
+        experiment.model, experiment.optimizer
+    ):
+        raise SpecError(f"{codec} does not go with --buffers average: use broadcast or local")
 
 
 def _check_passes(experiment: Experiment) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
 
-COMPRESSIONS = ("none", "fp16", "bf16")
 OPTIMIZERS = {
     "sgd": "stochastic gradient descent with momentum",
     "adamw": "Adam with decoupled weight decay",

@@ -72,6 +72,7 @@ WARMUP_EPOCHS = 1.0
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
+    *("error_feedback", "outer"),
     *("link", "bottleneck"),
 )
 """Options that mean nothing without an exchange."""
@@ -190,6 +191,8 @@ def own_defaults(strategy: str) -> dict[str, object]:
     return {
         "average": facts.averages[0],
         "buffers": facts.buffers,
+        "error_feedback": 1.0,
+        "outer": "none",
         "local_steps": facts.local_steps,
         "lr_rule": facts.lr_rule,
         "warmup_epochs": 0.0 if facts.lr_rule == "none" else WARMUP_EPOCHS,

@@ -42,6 +42,8 @@ TYPED: dict[str, tuple[str, Any]] = {
     "schedule": ("ring", "ring"),
     "local_steps": ("4", 4),
     "compress": ("fp16", "fp16"),
+    "error_feedback": ("0.5", 0.5),
+    "outer": ("sgd:0.5", "sgd:0.5"),
     "epochs": ("7", 7),
     "train_size": ("5000", 5000),
     "batch_size": ("32", 32),
@@ -79,8 +81,10 @@ ONLY_PAIRWISE = ("passes", "schedule")
 def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     """An option that is new here needs a line in TYPED."""
     text, value = TYPED[name]
-    strategy = "--strategy pairwise" if name in ONLY_PAIRWISE else "--strategy allreduce"
+    with_passes = name in (*ONLY_PAIRWISE, "outer")
+    strategy = "--strategy pairwise" if with_passes else "--strategy allreduce"
     strategy += " --launcher horovod" if name == "timeline" else ""
+    strategy += " --compress int8" if name == "error_feedback" else ""
     strategy += " --model mnist-bn" if name == "buffers" else ""
     strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
     (base,) = experiments(strategy)

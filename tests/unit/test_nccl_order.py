@@ -22,7 +22,7 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.pairwise import groups
 from tests.unit.test_strategies import values
 from workloads.comm import messages
-from workloads.comm.codecs import compressed
+from workloads.comm.half import compressed
 from workloads.comm.round import Round
 from workloads.strategies import STRATEGIES
 from workloads.strategies.parameter_server import serve

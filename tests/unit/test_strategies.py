@@ -14,8 +14,8 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.consensus import plan
 from cluster.spec.schedules.pairwise import groups
 from tests.loopback import on_workers
-from workloads.comm.codecs import compressed, wire_bytes
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import compressed, wire_bytes
 from workloads.comm.round import Round
 from workloads.models.networks import make_model
 from workloads.strategies import STRATEGIES

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from cluster.spec.experiment import Experiment
 from workloads.comm.buckets import MIB, Bucket, bucket_count, split_into_buckets
-from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import wire_bytes
+from workloads.comm.outer import stateful_exchange
 from workloads.comm.peers import Peers
 from workloads.comm.round import Exchange, Round
 from workloads.device import Mark, open_device
@@ -42,13 +43,14 @@ class Exchanger:
         """`exchange_buffer` averages buffers; None where the wrapped model looks after them."""
         self.flat, self.spec, self.peers = flat, spec, peers
         self._device = open_device(spec.device)
-        self._exchange, self._exchange_buffer = exchange, exchange_buffer
+        self._exchange_buffer = exchange_buffer
         self._buckets = make_buckets(flat, spec)
         tensors = [
             part.gradients if spec.average == "gradients" else part.parameters
             for part in flat.parts
         ]
         self._slices = [tensors[b.part][b.start : b.end] for b in self._buckets]
+        self._exchanges = [stateful_exchange(exchange, spec, part) for part in self._slices]
         self._round: Round | None = None
         self._steps = 1
         self._missing_gradients: list[int] = []
@@ -110,7 +112,7 @@ class Exchanger:
         tensor = self._slices[index]
         if self._steps > 1 and self.spec.average == "gradients":
             tensor.div_(self._steps)
-        self._exchange(tensor, round)
+        self._exchanges[index](tensor, round)
 
 
 def exchange_buffers(flat: FlatModel, round: Round, peers: Peers, exchange: Exchange) -> None:

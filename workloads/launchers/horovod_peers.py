@@ -27,9 +27,9 @@ from cluster.spec.documents.run_folder import node_name
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.pairwise import groups
 from workloads.comm.buckets import MIB
-from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import compressed
 from workloads.comm.peers import Preparation
 from workloads.comm.rendezvous import await_rendezvous
 from workloads.device import open_device

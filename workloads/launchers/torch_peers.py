@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from cluster.spec.experiment import Experiment
-from workloads.comm.codecs import compressed
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import compressed
 from workloads.comm.messages import group_messages
 from workloads.comm.peers import Preparation
 from workloads.comm.rendezvous import await_rendezvous

@@ -31,12 +31,12 @@ def exchange(flat: Tensor, round: Round) -> None:
     if messages_are_grouped():
         dist.all_gather_into_tensor(memory, flat)
     else:
-        _gather_round_the_ring(flat, gathered, rank)
+        gather_round_the_ring(flat, gathered, rank)
     torch.sum(gathered, 0, out=flat)  # in rank order, so that all workers get identical bits
     flat.div_(round.divisor)
 
 
-def _gather_round_the_ring(flat: Tensor, gathered: Tensor, rank: int) -> None:
+def gather_round_the_ring(flat: Tensor, gathered: Tensor, rank: int) -> None:
     """Fill row r of `gathered` with worker r's tensor."""
     workers = len(gathered)
     gathered[rank].copy_(flat)

@@ -17,6 +17,8 @@ The building blocks, for M bytes:
             go round: 2(g-1) messages of M/g. No all-reduce sends less on average: every piece must
             leave all but one of its g holders to be added up, and reach g-1 of them again as a sum
     star    leaves send M to a centre, which sends M back to each of them, chunk by chunk
+    two phases   everyone sends piece j, M/g, to member j, which averages what it got, encodes it
+            again and sends it to everyone: 2(g-1) messages of M/g, for codes that do not add up
     tree    binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a
             step; results go down, to all children at once
 
@@ -31,6 +33,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
 
+from cluster.spec.codecs import parse_codec, takes_two_phases
 from cluster.spec.schedules.consensus import resolve
 from cluster.spec.schedules.pairwise import EVERY_ROUND, Partition, Repeat, groups, repeat
 
@@ -42,6 +45,8 @@ class Setting:
     workers: int
     model_bytes: int
     """Gradients or parameters of one model, as they are sent (after compression)."""
+    compress: str = "none"
+    """The codec: a lossy one is exchanged in two phases instead of a ring."""
     passes: int | None = None
     schedule: str | None = None
     """Of a strategy with passes; None and `auto` are what choose_schedule() takes."""
@@ -192,6 +197,14 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     )
 
 
+def _two_phases(members: Sequence[int], message_bytes: int) -> Messages:
+    """Everyone sends piece j to member j, which sends its mean of them back to everyone."""
+    pairs = [(a, b) for a in members for b in members if a != b]
+    sources, destinations = (tuple(ends) for ends in zip(*pairs, strict=True))
+    piece = Fraction(message_bytes, len(members))
+    return tuple(Flow(sources, destinations, piece, step=phase) for phase in range(2))
+
+
 def _levels(places: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Children and parents in a binomial tree, by the lowest binary 1 of the child's place."""
     levels = []
@@ -224,7 +237,15 @@ def nothing(_index: int, _setting: Setting) -> Messages:
 
 
 def all_reduce(_index: int, setting: Setting) -> Messages:
-    """A ring of everybody. Gloo's all-reduce, which Horovod uses too, sends to the rank before."""
+    """A ring of everybody. Gloo's all-reduce, which Horovod uses too, sends to the rank before.
+
+    Lossy codes cannot be added up: they go in two phases, or round a ring as they are.
+    """
+    codec = parse_codec(setting.compress)
+    if codec.lossy and not takes_two_phases(codec, setting.workers):
+        return all_gather(_index, setting)
+    if codec.lossy:
+        return _two_phases(setting.ring, setting.exchanged_bytes)
     return tuple(_rings([setting.ring], setting.exchanged_bytes, -1))
 
 

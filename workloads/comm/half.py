@@ -1,4 +1,4 @@
-"""Codecs: any strategy's exchange with tensors encoded in half precision (--compress).
+"""Half precision: any strategy's exchange with tensors encoded in half precision (--compress).
 
 The tensor is rounded to 16 bits, exchanged, and converted back; sums are computed in 16 bits too.
 fp16 has 11 significant bits between 6e-8 and 65504; bf16 has 8 bits over the range of float32. Both
@@ -8,14 +8,15 @@ parameter in every exchange, so training slows down or stops.
 
 from torch import Tensor
 
+from cluster.spec.codecs import parse_codec
 from workloads.comm.flat import FlatModel
 from workloads.comm.messages import WIRE_TYPES, reused_buffer
 from workloads.comm.round import Exchange, Round
 
 
 def compressed(exchange: Exchange, codec: str) -> Exchange:
-    """The same exchange with encoded tensors."""
-    dtype = WIRE_TYPES[codec]
+    """The same exchange in half precision; lossy codecs are in encoded_exchange.py."""
+    dtype = WIRE_TYPES.get(codec)
     if dtype is None:
         return exchange
 
@@ -33,4 +34,6 @@ def compressed(exchange: Exchange, codec: str) -> Exchange:
 def wire_bytes(flat: FlatModel, codec: str) -> int:
     """M: the model's bytes as encoded for the wire."""
     tensors = [part.parameters for part in flat.parts]
+    if codec not in WIRE_TYPES:
+        return sum(parse_codec(codec).encoded_bytes(tensor.numel()) for tensor in tensors)
     return sum(t.numel() * (WIRE_TYPES[codec] or t.dtype).itemsize for t in tensors)

@@ -1,0 +1,225 @@
+"""Laws of lossy codecs, error feedback and the outer optimiser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from analysis.theory.predicted_bytes import predict
+from cluster.spec.codecs import parse_codec
+from cluster.spec.errors import SpecError
+from cluster.spec.experiment import Experiment
+from cluster.spec.schedules.messages import Setting
+from tests.loopback import on_workers
+from workloads.comm.codecs import open_codec
+from workloads.comm.encoded_exchange import Feedback
+from workloads.comm.outer import stateful_exchange
+from workloads.comm.round import Round
+from workloads.strategies import STRATEGIES
+
+CODECS = ("int8", "int4", "2bit", "sign", "topk:0.01", "topk:0.3", "topk:1")
+SIZES = (0, 1, 2, 7, 255, 256, 257, 4096, 4097, 21_841)
+ROUNDS = 3
+HERE = "tests.unit.test_codecs"
+
+
+def values(rank: int, size: int, index: int = 0) -> Tensor:
+    seeded = torch.Generator().manual_seed(1000 * rank + 10 * size + index)
+    return torch.randn(size, generator=seeded)
+
+
+def plainly_decoded(codec: str, x: Tensor) -> Tensor:
+    """Chunk by chunk, number by number where that is short, in double precision."""
+    name, _, share = codec.partition(":")
+    chunks = x.double().split(4096 if share else 256)
+    return torch.cat([_plain_chunk(name, share, chunk) for chunk in chunks])
+
+
+def _plain_chunk(name: str, share: str, x: Tensor) -> Tensor:
+    if not len(x):
+        return x
+    if share:
+        kept = x.abs().argsort(descending=True)[: max(1, round(float(share) * len(x)))]
+        return torch.zeros_like(x).index_copy(0, kept, x[kept])
+    if name == "sign":
+        return torch.where(x >= 0, 1.0, -1.0).double() * x.abs().mean()
+    if name == "2bit":
+        large = x.abs() >= 0.9816 * x.square().mean().sqrt()
+        levels = torch.where(large, 1.510, 0.4528).double() * torch.where(x >= 0, 1.0, -1.0)
+        return levels * (x @ levels) / (levels @ levels)
+    scale = x.abs().max() / {"int8": 127, "int4": 7}[name]
+    return (x / scale).round() * scale
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_decoded_tensor_is_the_plain_one_from_exactly_the_stated_bytes(codec: str) -> None:
+    for size in SIZES:
+        x = values(0, size)
+        encoded = open_codec(codec).encode(x)
+        assert encoded.dtype == torch.uint8
+        assert encoded.numel() == parse_codec(codec).encoded_bytes(size)
+        decoded = open_codec(codec).decode(encoded, size)
+        assert torch.allclose(decoded.double(), plainly_decoded(codec, x), rtol=1e-4, atol=1e-5)
+        assert torch.equal(encoded, open_codec(codec).encode(x))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_error_is_never_longer_than_the_tensor(codec: str) -> None:
+    spike = torch.zeros(300)
+    spike[5] = -3e30
+    for x in (spike, torch.zeros(300), values(0, 300), values(1, 300) * 1e-30):
+        decoded = open_codec(codec).decode(open_codec(codec).encode(x), 300).double()
+        assert float((x.double() - decoded).norm()) <= 1.00001 * float(x.double().norm())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_not_finite_are_refused(codec: str, bad: float) -> None:
+    x = values(0, 5000)
+    x[4097] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        open_codec(codec).encode(x)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_was_sent_and_the_residual_are_the_input(codec: str) -> None:
+    state = Feedback(codec, 1.0, torch.zeros(1000))
+    given, sent = torch.zeros(1000), torch.zeros(1000)
+    for index in range(20):
+        x = values(0, 1000, index)
+        given += x
+        sent = sent + state.decode(state.encode(x), 1000)
+    assert torch.allclose(sent + state.residual, given, rtol=0, atol=1e-4)
+
+
+def _experiment(workers: int, **options: Any) -> Experiment:
+    return Experiment(workers=workers, train_size=60_000, **options)
+
+
+def exchanged(rank: int, workers: int) -> dict[tuple[str, int], list[Tensor]]:
+    """Of several rounds, so that residuals count."""
+    found: dict[tuple[str, int], list[Tensor]] = {}
+    for codec in CODECS:
+        spec = _experiment(workers, compress=codec, error_feedback=0.9)
+        for size in (1, 7, 5001):
+            exchange = stateful_exchange(STRATEGIES["allreduce"].exchange, spec, torch.zeros(size))
+            found[codec, size] = rounds = []
+            for index in range(ROUNDS):
+                flat = values(rank, size, index)
+                exchange(flat, Round(spec, rank, index))
+                rounds.append(flat)
+    return found
+
+
+def plainly_exchanged(codec: str, workers: int, size: int) -> list[Tensor]:
+    """By one process: a state for each sender and piece, and one for each owner."""
+    if workers == 1:
+        return [values(0, size, index) for index in range(ROUNDS)]
+    parts = 1 if workers == 2 else workers
+    zeros = torch.tensor_split(torch.zeros(size), parts)
+    senders = [[Feedback(codec, 0.9, zero) for zero in zeros] for _ in range(workers)]
+    owners = [Feedback(codec, 0.9, zero) for zero in zeros]
+    results = []
+    for index in range(ROUNDS):
+        pieces = []
+        for part, zero in enumerate(zeros):
+            sent = []
+            for rank in range(workers):
+                piece = torch.tensor_split(values(rank, size, index), parts)[part]
+                state = senders[rank][part]
+                sent.append(state.decode(state.encode(piece), len(zero)))
+            mean = torch.stack(sent).double().mean(0).float()
+            owner = owners[part]
+            pieces.append(mean if parts == 1 else owner.decode(owner.encode(mean), len(zero)))
+        results.append(torch.cat(pieces))
+    return results
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 6])
+def test_an_encoded_exchange_is_the_plain_one_in_equal_bits(workers: int, tmp_path: Path) -> None:
+    found = on_workers(f"{HERE}:exchanged", workers, tmp_path)
+    for (codec, size), rounds in found[0].items():
+        plain = plainly_exchanged(codec, workers, size)
+        for index in range(ROUNDS):
+            assert all(torch.equal(rounds[index], each[codec, size][index]) for each in found)
+            # The last bit of a mean may move a number to the next level, as far as its codec errs.
+            close = torch.isclose(rounds[index], plain[index], rtol=1e-4, atol=1e-5)
+            assert close.float().mean() > 0.99, (codec, size, index)
+
+
+def locally_trained(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
+    found: dict[tuple[str, str], list[Tensor]] = {}
+    for strategy in ("local-sgd", "pairwise"):
+        for outer in ("none", "sgd:1", "sgd:0.5", "nesterov:0.7:0.9"):
+            spec = _experiment(workers, strategy=strategy, outer=outer)
+            flat = values(99, 500)
+            exchange = stateful_exchange(STRATEGIES[strategy].exchange, spec, flat)
+            found[strategy, outer] = rounds = []
+            for index in range(ROUNDS):
+                flat += values(rank, 500, index)
+                exchange(flat, Round(spec, rank, index))
+                rounds.append(flat.clone())
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 3, 4])
+def test_the_outer_optimiser_is_torchs_on_the_mean_change(workers: int, tmp_path: Path) -> None:
+    found = on_workers(f"{HERE}:locally_trained", workers, tmp_path)
+    for result in found:
+        for strategy in ("local-sgd", "pairwise"):
+            for one, other in zip(*(result[strategy, o] for o in ("none", "sgd:1")), strict=True):
+                assert torch.equal(one, other)
+        for outer, lr, momentum in (("sgd:0.5", 0.5, 0.0), ("nesterov:0.7:0.9", 0.7, 0.9)):
+            anchor = torch.nn.Parameter(values(99, 500))
+            torchs = torch.optim.SGD([anchor], lr, momentum, nesterov=momentum > 0)
+            for index in range(ROUNDS):
+                local = [values(rank, 500, index) for rank in range(workers)]
+                anchor.grad = -torch.stack(local).mean(0)
+                torchs.step()
+                assert torch.allclose(result["local-sgd", outer][index], anchor, atol=1e-5)
+
+
+def test_two_phases_send_what_a_ring_would_and_two_workers_everything_once() -> None:
+    for workers in range(1, 7):
+        setting = Setting(workers=workers, model_bytes=6000, compress="2bit")
+        expected = 2 * (workers - 1) / workers * 6000
+        assert predict("allreduce", setting).sent_mean == pytest.approx(expected)
+        assert predict("local-sgd", setting).received_max == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"compress": "topk:0"}, "above 0 and up to 1, such as topk:0.01, not 'topk:0'"),
+        ({"compress": "topk"}, "such as topk:0.01"),
+        ({"compress": "2bits"}, "did you mean 2bit"),
+        ({"compress": "int8:3"}, "int8 takes no parameter"),
+        ({"compress": "int8", "strategy": "ring"}, "cannot be added up"),
+        ({"compress": "int8", "strategy": "ddp"}, "cannot be added up"),
+        ({"compress": "int8", "launcher": "horovod"}, "it takes allreduce or local-sgd with"),
+        ({"compress": "int8", "average": "parameters"}, "makes no sense for averaged parameters"),
+        ({"compress": "int8", "overlap": True}, "in one piece"),
+        ({"compress": "int8", "strategy": "local-sgd", "outer": "none"}, "use --outer sgd:1"),
+        ({"compress": "fp16", "error_feedback": 1.0}, "does not apply to compress fp16"),
+        ({"compress": "int8", "error_feedback": 2.0}, "error_feedback must be between 0 and 1"),
+        ({"outer": "sgd:1"}, "does not apply to strategy allreduce averaging gradients"),
+        ({"strategy": "local-sgd", "outer": "adam:1"}, "outer: must be one of none, sgd:LR"),
+        ({"strategy": "local-sgd", "outer": "sgd:nan"}, "LR must be above 0"),
+        ({"strategy": "local-sgd", "outer": "nesterov:0.7:1"}, "MOMENTUM must be at least 0"),
+    ],
+)
+def test_a_refusal_says_why(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=reason):
+        Experiment(**options)
+
+
+def test_a_lossy_codec_has_error_feedback_and_local_sgd_an_outer_optimiser() -> None:
+    spec = Experiment(strategy="local-sgd", compress="2bit")
+    assert (spec.error_feedback, spec.outer) == (1.0, "sgd:1")
+    assert Experiment.from_json(spec.to_json()) == spec
+    plain = Experiment()
+    assert (plain.error_feedback, plain.outer) == (None, "none")

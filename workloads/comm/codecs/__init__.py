@@ -1,0 +1,48 @@
+"""Lossy codecs of --compress: one file each, encode(tensor) -> bytes and decode.
+
+A codec turns a float32 tensor into a uint8 tensor of exactly `encoded_bytes` bytes
+(cluster/spec/codecs.py) and back, the same on every worker. How encoded tensors are exchanged, and
+what is done about the loss, is in workloads/comm/encoded_exchange.py.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from cluster.spec.codecs import QUANTISED_BITS, parse_codec
+from workloads.comm.codecs import int4, int8, sign, topk, two_bit
+
+Encode = Callable[[Tensor], Tensor]
+"""A flat float32 tensor -> its bytes."""
+Decode = Callable[[Tensor, int], Tensor]
+"""Its bytes and its number of elements -> a new flat float32 tensor."""
+
+
+@dataclass(frozen=True)
+class TensorCodec:
+    encode: Encode
+    decode: Decode
+
+
+QUANTISERS = {
+    "int8": TensorCodec(int8.encode, int8.decode),
+    "int4": TensorCodec(int4.encode, int4.decode),
+    "2bit": TensorCodec(two_bit.encode, two_bit.decode),
+    "sign": TensorCodec(sign.encode, sign.decode),
+}
+assert QUANTISERS.keys() == QUANTISED_BITS.keys()
+
+
+def open_codec(text: str) -> TensorCodec:
+    """The codec that --compress names, of those whose encoded tensors cannot be added up."""
+    codec = parse_codec(text)
+    if codec.name in QUANTISERS:
+        return QUANTISERS[codec.name]
+    assert codec.name == "topk", codec
+    assert codec.share is not None
+    return TensorCodec(
+        functools.partial(topk.encode, share=codec.share),
+        functools.partial(topk.decode, share=codec.share),
+    )

@@ -1,0 +1,48 @@
+"""Exchanges with a memory: error feedback of lossy codecs, and the outer optimiser (--outer).
+
+Formulas of the outer optimiser are in cluster/spec/outer.py. Without a lossy codec parameters
+are exchanged, so that sgd:1 is local-sgd bit for bit; with one, outer deltas.
+"""
+
+import torch
+from torch import Tensor
+
+from cluster.spec.codecs import parse_codec
+from cluster.spec.experiment import Experiment
+from cluster.spec.outer import Outer, parse_outer
+from workloads.comm.encoded_exchange import EncodedExchange
+from workloads.comm.round import Exchange, Round
+
+
+def stateful_exchange(exchange: Exchange, spec: Experiment, initial: Tensor) -> Exchange:
+    """The exchange of one bucket, which begins with `initial`, as --compress and --outer say."""
+    lossy = parse_codec(spec.compress).lossy
+    if lossy:
+        assert spec.error_feedback is not None
+        exchange = EncodedExchange(spec.compress, spec.error_feedback, initial)
+    outer = parse_outer(spec.outer)
+    return exchange if outer is None else OuterExchange(exchange, outer, lossy, initial)
+
+
+class OuterExchange:
+    """An exchange of parameters, followed by a step of the outer optimiser."""
+
+    def __init__(self, exchange: Exchange, outer: Outer, deltas: bool, initial: Tensor) -> None:
+        """`deltas`: the change since the last round is exchanged, not the parameters."""
+        self._exchange, self._outer, self._deltas = exchange, outer, deltas
+        self._anchor = initial.clone()
+        self._velocity = torch.zeros_like(initial)
+
+    def __call__(self, flat: Tensor, round: Round) -> None:
+        if self._deltas:
+            delta = flat - self._anchor
+            self._exchange(delta, round)
+        else:
+            self._exchange(flat, round)
+            if self._outer.takes_the_mean:
+                return
+            delta = flat - self._anchor
+        self._velocity.mul_(self._outer.momentum).add_(delta)
+        delta.add_(self._velocity, alpha=self._outer.momentum)
+        self._anchor.add_(delta, alpha=self._outer.lr)
+        flat.copy_(self._anchor)
