@@ -23,10 +23,10 @@ from tests.peak_memory import peak_bytes
 RECORDED = PROJECT / "tests" / "data" / "runs"
 COLUMNS = {
     "runs": "",
-    "report": "20 s",
-    "memory": "1 GB",
+    "report": "12 s",
+    "memory": "300 MB",
     "page": "",
-    "read after": "",
+    "read after": "0.5 s",
     "used after": "2 s",
     "first figure": "",
     "last figure": "",

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cluster.gpu.samples import GpuCollector, gpus_by_node
 from cluster.host.node_folders import NodeFolders
 from cluster.links.findings import burst_warning, verdict, with_statistics
 from cluster.observe.collector import Collector
+from cluster.observe.host import HostCollector, warn_if_loaded
 from cluster.observe.node_watch import RunFailed
 from cluster.observe.progress import Progress
 from cluster.observe.result_row import without_details
@@ -29,7 +31,7 @@ from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.documents.session_plan import COMPLETED, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import file_problem
-from cluster.spec.experiment import LONGEST_LABEL, Experiment
+from cluster.spec.experiment import EXISTING, LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.strategies import STRATEGIES
 from cluster.sweep.estimate import about, remaining_s
@@ -67,6 +69,8 @@ class Session:
         experiments = self.plan.experiments()
         open_runs = {name: e for name, e in experiments.items() if name not in self.closed}
         runs = [(e, self._create(name, e)) for name, e in open_runs.items()]
+        if any(experiment.engine != EXISTING for experiment, _ in runs):
+            warn_if_loaded(self.progress.say)
         at_once = max(1, HANDED_BYTES // (len(str(self.folder)) + LONGEST_LABEL))
         for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
@@ -159,7 +163,9 @@ class Session:
             gpus_by_node(experiment, range(max(experiment.nodes, experiment.gpu))),
             experiment.interval,
         )
-        with folders.of_run(folder, experiment), collector, gpus:
+        is_here = experiment.engine != EXISTING
+        host = HostCollector(folder.host, experiment.interval) if is_here else nullcontext()
+        with folders.of_run(folder, experiment), collector, gpus, host:
             self.progress.begin(experiment, folder, collector, self._place(folder))
             write_json(folder.spec, experiment.to_json())
             watch_run(

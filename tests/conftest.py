@@ -84,6 +84,15 @@ def docker() -> None:
 
 
 @pytest.fixture
+def cpu_limits() -> None:
+    """Control groups that limit CPU; else a skip."""
+    try:
+        cgroups.check("cpu")
+    except EngineUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
 def memory_limits() -> None:
     """Control groups that limit memory; else a skip."""
     try:

@@ -17,7 +17,7 @@ from cluster.spec.documents.codec import hints
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.documents.links import Links
-from cluster.spec.documents.records import GpuSample, Sample
+from cluster.spec.documents.records import GpuSample, HostSample, Sample
 from cluster.spec.documents.session_plan import SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
@@ -27,6 +27,7 @@ DOCUMENTS: dict[str, type] = {
     "spec": Experiment,
     "samples": Sample,
     "gpu_samples": GpuSample,
+    "host": HostSample,
     "links": Links,
     "environment": Environment,
     "summary": Summary,

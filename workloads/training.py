@@ -16,9 +16,10 @@ from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, R
 from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
-from workloads.comm.codecs import wire_bytes
 from workloads.comm.flat import FlatModel
+from workloads.comm.half import wire_bytes
 from workloads.comm.peers import Preparation, enter_phase
+from workloads.counters.cpu import CpuClock
 from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.data.batches import Batch, Shard
 from workloads.data.samples import Samples, read_samples
@@ -130,9 +131,11 @@ class Trainer:
         spec = self.spec
         round_index = (epoch - 1) * spec.rounds_per_epoch
         pending = 0  # steps since the last exchange
+        clock = CpuClock()
         for index in range(1, spec.steps_per_epoch + 1):
             pending += 1
             due = pending == spec.local_steps or index == spec.steps_per_epoch
+            cpu_before = clock.read()
             started = self.device.mark()
             inputs, labels = (tensor.to(self.device.torch_device) for tensor in next(batches))
             fed = self.device.mark()
@@ -148,6 +151,7 @@ class Trainer:
             loss = loss.detach()
             computed, exchanged = self._exchange_and_update(due)
             done = self.device.mark()
+            cpu = clock.read().since(cpu_before)
             seconds = self.device.seconds
             compute_s = seconds(fed, computed) + seconds(exchanged, done)
             hidden = self.prepared.hides_exchange or self.called is not self.prepared.model
@@ -161,8 +165,10 @@ class Trainer:
                     data_s=round(seconds(started, fed), 6),
                     compute_s=None if hidden else round(compute_s, 6),
                     exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+                    **asdict(cpu),
                 )
             )
+        clock.close()
 
     def _exchange_and_update(self, due: bool) -> tuple[Mark, Mark]:
         """Exchange where a round is due, and update; marks before and after the exchange."""

@@ -9,7 +9,7 @@ from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
 from cluster.spec.documents.codec import Json
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.documents.summary import Summary
+from cluster.spec.documents.summary import CONTENDED, Summary
 from cluster.spec.links import parse_link
 from cluster.spec.strategies import STRATEGIES
 
@@ -32,11 +32,13 @@ def observe(folder: RunFolder) -> Observation | None:
     """What a completed run shows; None where the cost model does not cover it.
 
     Its constants are those of CPUs and eth0, of torch.distributed, and of nodes that are all alike.
-    A damaged run, which the tables do not take, is None too.
+    A damaged run, which the tables do not take, is None too, and so is one on a contended host.
     """
     try:
         summary = read_checked(folder)
         if summary.status != "completed" or not _is_covered(summary.spec):
+            return None
+        if summary.fidelity is not None and summary.fidelity.verdict == CONTENDED:
             return None
         per_step = _known(summary.per_step)
         return Observation(

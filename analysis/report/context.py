@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from analysis.tables.configurations import Configuration, find_configurations, grouped, named
+from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
 from analysis.tables.noise import unequal_computing
@@ -51,19 +52,21 @@ class Report:
     @cached_property
     def contended(self) -> dict[int, str]:
         """By number of a run: why its times allow no conclusion."""
-        found: dict[int, str] = {}
-        for members in grouped(self.configurations, lambda c: c.values(SAME_COMPUTING)).values():
+        found = by_verdict(self.runs.completed)
+        unknown = _without_verdicts(self.configurations)
+        for members in grouped(unknown, lambda c: c.values(SAME_COMPUTING)).values():
             if reason := computing_differs(members):
                 found |= {number: reason for config in members for number in config.numbers}
         return found
 
     def why_contended(self, configurations: Iterable[Configuration]) -> str:
         """Of the first of them that is; empty where none is."""
-        reasons = (self.contended.get(config.numbers[0], "") for config in configurations)
-        return next(filter(None, reasons), "")
+        numbers = (number for config in configurations for number in config.numbers)
+        return next((self.contended[number] for number in numbers if number in self.contended), "")
 
     def is_contended(self, configuration: Configuration) -> bool:
-        return configuration.numbers[0] in self.contended
+        """One contended run of several is enough: it is part of every mean."""
+        return any(number in self.contended for number in configuration.numbers)
 
     @cached_property
     def environments(self) -> dict[str, Environment]:
@@ -87,9 +90,21 @@ class Report:
 
 
 def computing_differs(configurations: Iterable[Configuration]) -> str:
-    """Why their steps have no order, where computing that should be equal is not; else empty."""
-    known = list(configurations)
+    """Why their steps have no order; empty where they have one.
+
+    A run is contended, or of those without a verdict computing that should be equal is not.
+    """
+    given = list(configurations)
+    if reason := next((text for c in given for text in by_verdict(c.runs).values()), ""):
+        return reason
+    unknown = _without_verdicts(given)
     return unequal_computing(
-        [config.median("compute_median_s") for config in known],
-        [config.median("step_median_s") for config in known],
+        [config.median("compute_median_s") for config in unknown],
+        [config.median("step_median_s") for config in unknown],
     )
+
+
+def _without_verdicts(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """Their runs without a verdict, where there are any."""
+    parts = (replace(config, runs=without_verdict(config.runs)) for config in configurations)
+    return [part for part in parts if not part.runs.empty]

@@ -3,7 +3,7 @@
 python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (command.py)
 """
 
-from analysis.summary import control_traffic, counters, gpu_use, traffic, training
+from analysis.summary import control_traffic, counters, fidelity, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians, rounds_of
 from analysis.theory import predicted_bytes as theory
@@ -59,6 +59,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         traffic_matrix=traffic.matrix(run),
         counters=traffic.by_counter(run),
         seconds=_seconds(run),
+        fidelity=fidelity.describe(run, list(folder.read_host_samples())),
         links=folder.read_links(),
         network_activity_sum=counters.activity_sum(run.samples, 1.0),
         training=training.describe(experiment, run.workers),

@@ -56,6 +56,9 @@ COLUMNS = {
     **{name: f"seconds.{name}" for name in ("step_median_s", "compute_median_s")},
     "exposed_communication_median_s": "seconds.exposed_communication_median_s",
     **{name: f"seconds.{name}" for name in ("communication_bound_s", "train_s", "total_s")},
+    "fidelity": "fidelity.verdict",
+    **{name: f"fidelity.{name}" for name in ("largest_wait_share", "least_cpu_share")},
+    **{name: f"fidelity.{name}" for name in ("others_share", "steal_share")},
 }
 """Column -> its key in summary.json (docs/run-folder.md)."""
 

@@ -95,7 +95,7 @@ def without_details(summary: Summary) -> Summary:
 
     All of it is in summary.json.
     """
-    by_phase, seconds = summary.bytes, summary.seconds
+    by_phase, seconds, fidelity = summary.bytes, summary.seconds, summary.fidelity
     return replace(
         summary,
         accuracy_by_worker=None,
@@ -104,5 +104,6 @@ def without_details(summary: Summary) -> Summary:
         traffic_matrix=None,
         counters=None,
         seconds=replace(seconds, by_node=[]) if seconds else None,
+        fidelity=replace(fidelity, by_node=[]) if fidelity else None,
         gpus=[],
     )

@@ -8,10 +8,11 @@ from rich.table import Table
 from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
-from cluster.spec.documents.summary import Summary
+from cluster.spec.documents.summary import CONTENDED, Summary
 from cluster.spec.strategies import follows_from_strategy
 
 MOST_LINKS = 8
+MOST_NAMED = 3
 NOTED_RETRANSMISSIONS = 0.005
 """From this share on retransmissions show in the third digit of the ratio, and are noted."""
 
@@ -40,6 +41,36 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
                 style="italic",
                 markup=False,
             )
+    if note := contention_note(summaries):
+        console.print(note, style="italic", markup=False)
+
+
+def contention_note(summaries: Sequence[Summary]) -> str:
+    """Which runs' times allow no conclusion, and why; empty where all held or nothing is known."""
+    found = [
+        summary
+        for summary in summaries
+        if summary.fidelity is not None and summary.fidelity.verdict == CONTENDED
+    ]
+    if not found:
+        return ""
+    waits = [s.fidelity.largest_wait_share for s in found if s.fidelity is not None]
+    largest = max((wait for wait in waits if wait is not None), default=None)
+    what = "all runs" if len(found) == len(summaries) > 1 else listed([s.run for s in found])
+    waited = (
+        ""
+        if largest is None
+        else f": nodes waited for a core up to {percent_text(largest, 0)} of a step"
+    )
+    return (
+        f"note: contended host, no conclusion from the times of {what}{waited};"
+        " use fewer workers than cores, or an idle machine (docs/time.md)"
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def retransmitted_share(summary: Summary) -> float:

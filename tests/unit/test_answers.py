@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,13 @@ def test_a_difference_of_computing_is_no_order_of_strategies(label_skew: Runs) -
     assert "20.0 ms to 100 ms" in text
     assert {answer.question for answer in answers(contended) if answer.grey} == {
         "Fastest step",
-        "Share of communication",
+        "Communication, share of a step",
     }
     assert set(contended.contended) == {1, 2}
     quiet = steps_on_links(label_skew, (0.02, 0.022))
     text = said(quiet, "Fastest step")
-    assert text.startswith(
-        "pairwise (ring), passes 1, 88.0 ms; next: allreduce, 164 ms (1.9 times)"
-    )
+    assert text.startswith("pairwise (ring), passes 1, 88.0 ms; next: allreduce, 164 ms (1.9×)")
+    assert text.endswith("sent 2.66 MB in training, all nodes and reached 38.40 %.")
     assert not any(answer.grey for answer in answers(quiet))
 
 
@@ -235,3 +235,41 @@ def test_a_verdict_names_what_differs(
 def test_nearly_equal_shares_look_nearly_equal(values: list[float], ends: list[float]) -> None:
     assert share_scale("a", values).axis["range"] == ends
     assert "range" not in share_scale("a", [0.9, 0.92]).axis
+
+
+def with_verdicts(runs: Runs, *verdicts: str | None, computing: tuple[float, float]) -> Report:
+    waits = [0.52 if verdict == "contended" else 0.01 for verdict in verdicts]
+    table = steps_on_links(runs, computing).runs.table
+    table = table.assign(fidelity=pd.Series(verdicts, table.index), largest_wait_share=waits)
+    return Report.of(dataclasses.replace(runs, table=table))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "computing", "contended"),
+    [
+        (("held", "held"), (0.1, 0.02), set()),
+        (("held", "contended"), (0.02, 0.02), {2}),
+        (("contended", "contended"), (0.02, 0.02), {1, 2}),
+        (("unknown", None), (0.1, 0.02), {1, 2}),
+        (("unknown", None), (0.02, 0.02), set()),
+        (("held", "unknown"), (0.1, 0.02), set()),
+    ],
+)
+def test_a_recorded_verdict_replaces_the_check_of_computing(
+    label_skew: Runs,
+    verdicts: tuple[str | None, str | None],
+    computing: tuple[float, float],
+    contended: set[int],
+) -> None:
+    report = with_verdicts(label_skew, *verdicts, computing=computing)
+    assert set(report.contended) == contended
+    text = said(report, "Fastest step")
+    assert text.startswith("No order") == bool(contended)
+    if verdicts[1] == "contended":
+        assert "52 %" in text
+
+
+def test_a_contended_run_without_computing_is_no_order_either(label_skew: Runs) -> None:
+    """As with ddp, whose computing hides the exchange."""
+    report = with_verdicts(label_skew, "held", "contended", computing=(math.nan, math.nan))
+    assert said(report, "Fastest step").startswith("No order")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,16 @@ def test_strategies_are_ordered_only_beyond_noise(
         for label, seconds, compute in zip("ab", (5, step_s), computing, strict=True)
     )
     assert said in extremes(Study("s", "", comparisons))
+
+
+def test_nothing_is_said_of_contended_cases() -> None:
+    held, contended = (
+        dataclasses.replace(case(node(0, 5), node(1, 9), bottleneck="1:20mbit"), **verdict)
+        for verdict in ({"has_verdict": True}, {"contended": "no order: why", "has_verdict": True})
+    )
+    assert describe(Comparison("a", "a", (contended,))) == "No order: why."
+    comparisons = (Comparison("a", "a", (held,)), Comparison("b", "b", (contended,)))
+    assert "no order: why" in extremes(Study("s", "", comparisons))
 
 
 # ------------------------------------------------------------------------------------- which runs

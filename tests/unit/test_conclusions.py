@@ -27,7 +27,7 @@ USUAL: dict[str, Any] = {
     "epochs": 12,
     **{f"loss_of_step_{step}": 0.7 for step in range(1, 6)},
     **{f"epoch_{epoch}_accuracy": 0.6 for epoch in (1, 2, 3)},
-    **dict.fromkeys(("bottleneck", "straggler", "passes")),
+    **dict.fromkeys(("bottleneck", "straggler", "passes", "fidelity", "largest_wait_share")),
 }
 
 

@@ -21,7 +21,8 @@ from analysis.predict.fitted import Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.observations import Observation, observe_all
 from cluster.spec import strategies
-from cluster.spec.documents.run_folder import RunFolder, find_runs
+from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
+from cluster.spec.documents.summary import Fidelity
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 TRUE = Constants(time=(2e-4, 1.02, 3e-9, 0.9), bytes=(0.004, 150.0), runs=0)
@@ -231,6 +232,15 @@ def test_recorded_runs_are_observed_but_not_those_with_slow_nodes() -> None:
     assert len(shaped) == 2
     assert result is not None
     assert result.bytes_median < 0.02
+
+
+@pytest.mark.parametrize(("verdict", "count"), [("held", 1), ("unknown", 1), ("contended", 0)])
+def test_a_contended_run_is_not_observed(verdict: str, count: int, tmp_path: Path) -> None:
+    source = next(run for run in find_runs(RUNS) if "allreduce" in run.name)
+    copy = RunFolder(shutil.copytree(source.path, tmp_path / "session" / source.name))
+    fidelity = Fidelity(verdict=verdict)
+    write_json(copy.summary, dataclasses.replace(source.read_summary(), fidelity=fidelity))
+    assert len(observe_all([copy])) == count
 
 
 def test_a_damaged_run_is_not_observed(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ LAB = {"s": Preset("lab-batch-size")}
 def table(*rows: dict[str, Any]) -> pd.DataFrame:
     """Each row with the seconds of its second epoch, of which three quarters are computing."""
     frame = pd.DataFrame([USUAL | row for row in rows], index=pd.RangeIndex(1, len(rows) + 1))
+    frame[["fidelity", "largest_wait_share"]] = None
     in_step = frame["batch_size"] * frame["workers"]
     frame["steps"] = frame["epochs"] * (frame["train_size"] // in_step)
     epochs = pd.DataFrame(

@@ -14,7 +14,7 @@ from analysis.report.accuracy import correlation
 from analysis.report.accuracy.curves import curve, frontier, reached, usual_target
 from analysis.report.context import Report
 from analysis.report.page import Chart
-from analysis.report.time import steps
+from analysis.report.time import scaling, steps
 from analysis.report.time.scaling import find_series
 from analysis.report.traffic.bandwidth import bandwidth
 from analysis.tables.configurations import find_configurations
@@ -97,6 +97,13 @@ def test_scaling_compares_with_the_fewest_workers(recorded: Runs) -> None:
     for size in sizes:
         assert size.speed_up == pytest.approx(size.samples_per_s / sizes[0].samples_per_s)
         assert size.efficiency == pytest.approx(size.speed_up / size.workers)
+
+
+def test_the_spread_of_a_speed_up_is_that_of_both_sizes() -> None:
+    assert scaling._joint_spread([0.9, 1.1], [2.0, 2.0]) == pytest.approx(0.1 * 2**0.5)
+    both = scaling._joint_spread([0.9, 1.1], [2.7, 3.3])
+    assert both == pytest.approx(0.1 * 2**0.5 * 2**0.5)
+    assert scaling._joint_spread([0.9, 1.1], [2.0]) is None
 
 
 def test_a_bar_is_as_long_as_the_median_step(recorded: Runs) -> None:

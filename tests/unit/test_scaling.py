@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from analysis.report.context import Report
+from analysis.report.overview.answers import answers
 from analysis.report.time.scaling import Series, find_series
 from analysis.tables.configurations import find_configurations
 from analysis.tables.load import load_runs
@@ -34,12 +36,35 @@ def tell(tmp_path: Path) -> Any:
             summary |= {"spec": spec, "steps": steps}
             summary["seconds"] = {"step_median_s": run["step_s"], "train_s": 2 * run["epoch_s"]}
             summary |= dict.fromkeys(("training", "bytes", "traffic_matrix"))
+            if verdict := spec.pop("fidelity", None):
+                summary["fidelity"] = {"verdict": verdict, "largest_wait_share": 0.5}
             (folder / "summary.json").write_text(json.dumps(summary))
         loaded = load_runs(find_runs(tmp_path))
         assert len(loaded.completed) == len(runs)
         return {series.label: series for series in find_series(loaded, find_configurations(loaded))}
 
     return told
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "text"),
+    [
+        (("held", "held", "held"), "4 workers reach 2.00× the samples"),
+        (("held", "held", "contended"), "2 workers reach 1.25× the samples"),
+        (("held", "contended", "contended"), "No order"),
+        (("contended", "contended", "contended"), "No order"),
+    ],
+)
+def test_a_speed_up_is_that_of_sizes_that_held(
+    tell: Any, tmp_path: Path, verdicts: tuple[str, ...], text: str
+) -> None:
+    """Of ddp, which does not tell its computing."""
+    sizes = zip((1, 2, 4), (100.0, 80.0, 50.0), verdicts, strict=True)
+    tell(*(run("ddp", n, 32, epoch_s, fidelity=verdict) for n, epoch_s, verdict in sizes))
+    found = answers(Report.of(load_runs(find_runs(tmp_path))))
+    (answer,) = [answer for answer in found if answer.question == "Speed-up"]
+    assert answer.text.startswith(text)
+    assert answer.grey == (text == "No order")
 
 
 def run(strategy: str, workers: int, batch: int, epoch_s: float, **more: Any) -> dict[str, Any]:

@@ -39,11 +39,12 @@ def section(report: Report) -> Section | None:
         ]
         if counted:
             body.append(_chart(figures.numbered("accuracy-against-bytes", place), counted))
-        if report.target is None and all(config.is_chance_level for config in configurations):
-            continue  # a target at chance level says nothing
-        blocks, rows = _costs(report, task, [config for config, _ in drawn])
-        body += blocks
-        costs += rows
+        members = [config for config, _ in drawn]
+        target = report.target or curves.usual_target(report.runs, members)
+        if target is not None:
+            blocks, rows = _costs(report, task, members, target)
+            body += blocks
+            costs += rows
     if not body:
         return None
     points = report.runs.named(report.runs.curves)
@@ -137,10 +138,8 @@ COLUMNS = [
 
 
 def _costs(
-    report: Report, task: str, configurations: Sequence[Configuration]
+    report: Report, task: str, configurations: Sequence[Configuration], target: float
 ) -> tuple[list[Block], list[Row]]:
-    target = report.target or curves.usual_target(report.runs, configurations)
-    assert target is not None  # all of them have a curve
     found = [(config, curves.reached(report.runs, config, target)) for config in configurations]
     most = max((got.payload_bytes or 0 for _, got in found), default=0)
     rows: list[Row] = [

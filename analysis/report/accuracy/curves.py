@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.tables.configurations import Configuration, mean_of
+from analysis.tables.configurations import Configuration, is_chance_level, mean_of
 from analysis.tables.load import Runs
 
 
@@ -107,7 +107,8 @@ def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
 def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float | None:
     """The highest whole percent that half of the configurations have in the end, in all runs.
 
-    The end is scored on the whole test set, the epochs before it on fewer samples.
+    The end is scored on the whole test set, the epochs before it on fewer samples. None where
+    guessing reaches it: its cost would say nothing.
     """
     found = [scored(runs, configuration) for configuration in configurations]
     finals = [
@@ -115,7 +116,8 @@ def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float |
         for points in found
         if not points.empty
     ]
-    if not finals:
+    if not finals or all(config.is_chance_level for config in configurations):
         return None
     finals.sort(reverse=True)
-    return math.floor(100 * finals[(len(finals) - 1) // 2] + 1e-9) / 100
+    target = math.floor(100 * finals[(len(finals) - 1) // 2] + 1e-9) / 100
+    return None if is_chance_level(configurations[0].row, target) else target

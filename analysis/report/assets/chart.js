@@ -138,7 +138,8 @@ const Charts = (() => {
   const panelCount = (figure, content) =>
     (hasPanels(figure, content) ? namesOf(content.data).length : 0);
 
-  function draw(figure, content) {
+  // In its place's width, or in another: on paper.
+  function draw(figure, content, width) {
     startLibrary();
     const plot = plotOf(figure);
     const heights = hasPanels(figure, content) ? content.panels : content.heights;
@@ -146,10 +147,10 @@ const Charts = (() => {
       plot.style.setProperty("--wide", `${heights[0]}px`);
       plot.style.setProperty("--phone", `${heights[1]}px`);
     }
-    const size = { width: plot.clientWidth, height: plot.clientHeight };
+    const size = { width: width ?? plot.clientWidth, height: plot.clientHeight };
     const [data, layout] = arranged(figure, content, size, NARROW.matches);
     const shown = [...figure.querySelectorAll("[aria-pressed=true], option:checked")];
-    const whole = { ...withBase(layout), height: undefined,
+    const whole = { ...withBase(layout), width, height: undefined,
       uirevision: ["shown", ...shown.map((element) => element.textContent)].join() };
     const done = Plotly.react(plot, data, whole, { displayModeBar: false, responsive: true });
     figure.dataset.drawn = "yes";

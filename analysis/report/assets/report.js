@@ -21,7 +21,7 @@
     hidden.has(trace.legendgroup) ? { ...trace, visible: false } : trace);
 
   const shown = (chart) => ({ ...chosen(chart), data: visible(chosen(chart).data) });
-  const draw = (chart) => Charts.draw(chart, shown(chart));
+  const draw = (chart, width) => Charts.draw(chart, shown(chart), width);
   const isReady = () => { root.dataset.ready = "yes"; performance.mark("ready"); };
   // A figure is drawn, or redrawn, when it comes nearer than half a window. The first callback
   // names every figure: then all visible ones are drawn.
@@ -40,13 +40,6 @@
       near.observe(chart);
     }
   };
-  function drawRest() {
-    for (const chart of charts.filter((each) => !each.dataset.drawn)) {
-      near.unobserve(chart);
-      draw(chart);
-    }
-  }
-
   addEventListener("content", ({ target, detail }) => { // of a figure that grows (live.js)
     contents.set(target, detail);
     drawWhenNear([target]);
@@ -124,13 +117,15 @@
     if (isSheet()) return;
     closed = [...document.querySelectorAll("details:not([open], .save)")];
     for (const details of closed) details.open = true;
-    drawRest();
-    for (const chart of charts) Plotly.relayout(plotOf(chart), { width: PAPER_PX });
+    for (const chart of charts) {
+      near.unobserve(chart);
+      draw(chart, PAPER_PX);
+    }
   });
   addEventListener("afterprint", () => {
     if (isSheet()) return;
     for (const details of closed) details.open = false;
-    for (const chart of charts) Plotly.relayout(plotOf(chart), { width: null, autosize: true });
+    drawWhenNear(charts);
   });
   restore();
   if (charts.length) drawWhenNear(charts); else isReady();

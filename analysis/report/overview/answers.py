@@ -6,27 +6,26 @@ with the winner (analysis/tables/noise.py). Times of a contended host are grey a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from analysis.report.accuracy.curves import reached, target_text, usual_target
-from analysis.report.context import Report, computing_differs
+from analysis.report.context import Report
+from analysis.report.overview.ranking import MOST_NAMES, listed, ranked, value_text
 from analysis.report.overview.trust import AGREES, compared, is_measured
 from analysis.report.page import Answer
 from analysis.report.time.bottleneck_cases import find_studies
 from analysis.report.time.bottleneck_findings import extremes
-from analysis.report.time.scaling import find_series
+from analysis.report.time.scaling import find_series, why_contended
 from analysis.tables.configurations import Configuration, grouped, named
+from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import several_sizes
 from analysis.tables.load import Runs
 from analysis.tables.noise import (
-    Measured,
     mean_text,
     measured,
     not_distinguishable,
-    why_no_order,
 )
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
 
@@ -34,8 +33,8 @@ SAME_BYTES = 1.05
 """Bytes that differ by less than this factor are not told apart."""
 BURST = 0.1
 """Of the model: a link with a larger burst looks faster than its rate."""
-MOST_NAMES = 2
 MOST_SETTINGS = 3
+MOST_RUNS = 4
 SETTING = ("model", "workers", "link", "batch_size", "bottleneck", "straggler", "cpus", "engine")
 """Steps are compared where these are equal."""
 
@@ -47,48 +46,6 @@ def answers(report: Report) -> list[Answer]:
         about = [_accuracy(configurations), *_bytes(report, configurations)]
         found += [Answer(answer.question + where, answer.text) for answer in about]
     return [*found, *_trust(report)]
-
-
-def _listed(names: Sequence[str], most: int | None = None) -> str:
-    """Names that contain commas are separated by semicolons."""
-    between = "; " if any("," in name for name in names) else ", "
-    if most is not None and len(names) > most:
-        return f"{between.join(names[:most])} and {len(names) - most} more"
-    return " and ".join([between.join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def ranked(found: Sequence[Measured], text: Callable[[float], str]) -> str:
-    """The best, which comes first, and the runner-up; or those that have no order with the best."""
-    best, others = found[0], found[1:]
-    near = not_distinguishable(best, others)
-    apart = [other for other in others if other not in near]
-    parts = [_value(best, text)]
-    if near:
-        names = _listed([_value(number, text) for number in (best, *near)], MOST_NAMES)
-        parts = [f"no winner: {names} are not distinguishable ({why_no_order([best, *near])})"]
-    if apart:
-        parts.append(f"next: {_value(apart[0], text)}{_times(best, apart[0])}")
-    if len(apart) > 1:
-        parts.append(f"last: {_value(apart[-1], text)}{_times(best, apart[-1])}")
-    return "; ".join(parts) + _seeds(found)
-
-
-def _value(number: Measured, text: Callable[[float], str]) -> str:
-    value = text(number.mean) if number.sd is None else mean_text(text, number.mean, number.sd)
-    return f"{number.label}, {value}"
-
-
-def _times(best: Measured, other: Measured) -> str:
-    """Of times and bytes, which are better when less."""
-    ratio = other.mean / best.mean if best.is_time and best.mean else 0
-    return f" ({ratio:.1f} times)" if ratio > 1 else ""
-
-
-def _seeds(found: Sequence[Measured]) -> str:
-    counts = sorted({number.seeds for number in found})
-    if counts == [1]:
-        return ". One seed each." if len(found) > 1 else ". One seed."
-    return f". Mean ± sd of {' to '.join(map(str, counts))} seeds."
 
 
 def _speed(report: Report) -> list[Answer]:
@@ -105,31 +62,61 @@ def _speed(report: Report) -> list[Answer]:
     found = []
     for members in _told(report, settings):
         same = named(members, with_workers=several_sizes(pd.concat([m.runs for m in members])))
-        where = _where(members[0], settings)
-        steps = measured(same, "step_median_s")
-        reason = report.contended.get(members[0].numbers[0], "")
-        text = _capital(reason) if reason else ranked(steps, seconds_text)
+        where = _where(members[0], settings, several_sizes(report.runs.table))
         question = "Fastest step" + (f", {where}" if where else "")
-        found.append(Answer(question, text + _burst(report.runs, same), bool(reason)))
+        held = [config for config in same if not report.is_contended(config)]
+        if is_grey := len(held) < 2:
+            text = _capital(report.why_contended(same))
+        else:
+            text = ranked(measured(held, "step_median_s"), seconds_text)
+            text += _reached_by(held)
+            text += _left_out([config.label for config in same if config not in held])
+        found.append(Answer(question, text + _burst(report.runs, same), is_grey))
     if settings:
         found += _shares(report, settings[0])
     return found
+
+
+def _reached_by(configurations: Sequence[Configuration]) -> str:
+    """Bytes and accuracy of the one with the shortest step, which alone has them in this line."""
+    best, *others = measured(configurations, "step_median_s")
+    if not_distinguishable(best, others):
+        return ""
+    config = next(config for config in configurations if config.label == best.label)
+    payload = config.mean("train_payload_bytes")
+    parts = [] if payload is None else [f"sent {bytes_text(payload)} in training, all nodes"]
+    accuracy = config.means(["accuracy"])
+    if (mean := accuracy["accuracy"]) is not None:
+        sd = accuracy["accuracy_sd"]
+        score = percent_text(mean) if sd is None else mean_text(percent_text, mean, sd)
+        parts.append(f"reached {score}")
+    return f" {best.label} {' and '.join(parts)}." if parts else ""
 
 
 def _told(
     report: Report, settings: Sequence[Sequence[Configuration]]
 ) -> list[Sequence[Configuration]]:
     """Of the contended settings only the first: the others have no order for the same reason."""
-    quiet = [members for members in settings if not report.is_contended(members[0])]
+    quiet = [
+        members
+        for members in settings
+        if sum(not report.is_contended(config) for config in members) > 1
+    ]
     return quiet[:MOST_SETTINGS] or list(settings[:1])
+
+
+def _left_out(names: Sequence[str]) -> str:
+    return f" Not compared, since the host was contended: {listed(names)}." if names else ""
 
 
 def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _where(configuration: Configuration, settings: Sequence[Sequence[Configuration]]) -> str:
-    """What tells this setting from the others."""
+def _where(
+    configuration: Configuration, settings: Sequence[Sequence[Configuration]], with_workers: bool
+) -> str:
+    """What tells this setting from the others, and from runs that have none to compare with."""
     words: dict[str, Callable[[str], str]] = {
         "model": str,
         "workers": lambda n: f"{n} worker{'' if n == '1' else 's'}",
@@ -137,7 +124,12 @@ def _where(configuration: Configuration, settings: Sequence[Sequence[Configurati
         "batch_size": lambda size: f"batches of {size}",
         "engine": str,
     }
-    differ = [name for name in words if len({some[0].values([name]) for some in settings}) > 1]
+    differ = [
+        name
+        for name in words
+        if (name == "workers" and with_workers)
+        or len({some[0].values([name]) for some in settings}) > 1
+    ]
     return ", ".join(words[name](configuration.values([name])[0]) for name in differ)
 
 
@@ -153,8 +145,8 @@ def _shares(report: Report, members: Sequence[Configuration]) -> list[Answer]:
     if not found:
         return []
     ends = [f"{percent_text(share, 0)} ({label})" for share, label in (min(found), max(found))]
-    text = f"of a step: {' to '.join(dict.fromkeys(ends))}."
-    return [Answer("Share of communication", text, report.is_contended(members[0]))]
+    text = f"{' to '.join(dict.fromkeys(ends))}."
+    return [Answer("Communication, share of a step", text, bool(report.why_contended(members)))]
 
 
 def _slow_nodes(report: Report) -> list[Answer]:
@@ -169,30 +161,41 @@ def _slow_nodes(report: Report) -> list[Answer]:
 
 
 def _speed_up(report: Report) -> list[Answer]:
-    """Of the series with the most workers, its best strategy."""
+    """Of the series with the most workers, its best strategy; sizes that are contended left out."""
+    every = report.configurations
+    held = [config for config in every if not by_verdict(config.runs)]
     found = [
         series
-        for series in find_series(report.runs, report.configurations)
-        if sum(run.median("compute_median_s") is not None for run in series.runs) > 1
+        for series in find_series(report.runs, held) or find_series(report.runs, every)
+        if sum(_tells_contention(run) for run in series.runs) > 1
     ]
-    if not found:  # or their computing is not known, as with ddp
+    if not found:
         return []
     best = max(found, key=lambda series: (series.sizes[-1].workers, series.sizes[-1].speed_up))
+    if reason := next((text for run in best.runs for text in by_verdict(run.runs).values()), ""):
+        return [Answer("Speed-up", _capital(reason), grey=True)]
     first, last = best.sizes[0], best.sizes[-1]
     base = f"{first.workers} worker{'' if first.workers == 1 else 's'}"
     text = (
-        f"{last.workers} workers train on {last.speed_up:.2f} times the samples per second of"
-        f" {base} ({best.label}), efficiency {percent_text(last.efficiency, 0)}."
+        f"{last.workers} workers reach {last.speed_up:.2f}× the samples per second of {base}"
+        f" ({best.label}); ideal {last.workers / first.workers:.3g}×, efficiency"
+        f" {percent_text(last.efficiency, 0)}."
     )
-    if reason := computing_differs(best.runs):
-        text += f" {_capital(reason)}"
+    if reason := why_contended(report, best):
+        text += f" Not reliable: {reason.removeprefix('no order: ')}."
     return [Answer("Speed-up", text, bool(reason))]
+
+
+def _tells_contention(configuration: Configuration) -> bool:
+    """By a verdict, or by its computing, which ddp hides."""
+    recorded = without_verdict(configuration.runs).empty
+    return recorded or configuration.median("compute_median_s") is not None
 
 
 def _accuracy(configurations: Sequence[Configuration]) -> Answer:
     found = sorted(measured(configurations, "accuracy"), key=lambda got: -got.mean)
     if all(config.is_chance_level for config in configurations):
-        best = _value(found[0], percent_text)
+        best = value_text(found[0], percent_text)
         return Answer("Accuracy", f"at chance level; the highest is {best}.")
     question = "Most accurate" if len(found) > 1 else "Accuracy"
     return Answer(question, ranked(found, percent_text))
@@ -201,8 +204,8 @@ def _accuracy(configurations: Sequence[Configuration]) -> Answer:
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
     """Fewest bytes to the target accuracy, of those that reached it in all their runs."""
     target = report.target or usual_target(report.runs, configurations)
-    if target is None or all(config.is_chance_level for config in configurations):
-        return []
+    if target is None:
+        return _bytes_sent(configurations)
     costs, uncounted = [], False
     for configuration in configurations:
         got = reached(report.runs, configuration, target)
@@ -222,14 +225,24 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     costs.sort()
     (least, _), (most, highest) = costs[0], costs[-1]
     names = [label for sent, label in costs if sent <= SAME_BYTES * least]
-    text = f"{_listed(names, MOST_NAMES)}{' (equal)' if len(names) > 1 else ''}, "
+    text = f"{listed(names, MOST_NAMES)}{' (equal)' if len(names) > 1 else ''}, "
     text += f"{bytes_text(least)} of payload over all nodes"
     rest = [(sent, label) for sent, label in costs if sent > SAME_BYTES * least]
     if len(rest) > 1:
-        text += f"; next: {rest[0][1]}, {bytes_text(rest[0][0])} ({rest[0][0] / least:.1f} times)"
+        text += f"; next: {rest[0][1]}, {bytes_text(rest[0][0])} ({rest[0][0] / least:.1f}×)"
     if rest:
-        text += f"; most: {highest}, {bytes_text(most)} ({most / least:.1f} times)"
+        text += f"; most: {highest}, {bytes_text(most)} ({most / least:.1f}×)"
     return [Answer(question, text + ".")]
+
+
+def _bytes_sent(configurations: Sequence[Configuration]) -> list[Answer]:
+    """Where no accuracy is worth a comparison: what training sent, least and most."""
+    found = [number for number in measured(configurations, "train_payload_bytes") if number.mean]
+    if not found:
+        return []
+    ends = [f"{bytes_text(number.mean)} ({number.label})" for number in (found[0], found[-1])]
+    text = f"{' to '.join(dict.fromkeys(ends))}: payload over all nodes."
+    return [Answer("Bytes of training", text)]
 
 
 def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
@@ -241,8 +254,8 @@ def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
         return ""
     burst = float(bursts.max())
     return (
-        f" A link's burst is {bytes_text(burst)}, {percent_text(burst / size, 0)} of this model:"
-        " small messages exceed the link's rate."
+        f" The rate of the links hardly limits this model: their burst is {bytes_text(burst)},"
+        f" {percent_text(burst / size, 0)} of it."
     )
 
 
@@ -252,21 +265,32 @@ def _trust(report: Report) -> list[Answer]:
     differences = table["counters_largest_difference"].dropna()
     if ratios.empty or differences.empty:
         return []
-    verdicts = Counter(compared(run).verdict for _, run in table.iterrows() if is_measured(run))
-    every, agree = verdicts.total(), verdicts.pop(AGREES, 0)
-    others = "".join(f"; {count}: {verdict}" for verdict, count in verdicts.items())
+    verdicts: dict[str, list[str]] = {}
+    for number, run in table.iterrows():
+        if is_measured(run):
+            verdicts.setdefault(compared(run).verdict, []).append(str(number))
+    every, agree = sum(map(len, verdicts.values())), len(verdicts.pop(AGREES, []))
+    others = "".join(
+        f"; {verdict} in {'run' if len(runs) == 1 else 'runs'} {listed(runs, MOST_RUNS)}"
+        for verdict, runs in verdicts.items()
+    )
     span = " to ".join(dict.fromkeys(f"{end:.3f}" for end in (ratios.min(), ratios.max())))
+    sending = "runs" if every == len(table) else "runs that send"
     text = (
-        f"bytes: {agree} of {every} runs agree with theory and among counters{others}; measured"
-        f" over predicted {span}. Times: {_times_trusted(report)}."
+        f"times: {_times_trusted(report)}. Bytes: {agree} of {every} {sending} agree with theory"
+        f" and among counters{others}; measured over predicted {span}."
     )
     return [Answer("Certain?", text)]
 
 
 def _times_trusted(report: Report) -> str:
+    completed = report.runs.completed
     if report.contended:
-        runs = len(report.contended)
-        return f"no conclusion from {runs} of {len(report.runs.completed)} runs, shown in grey"
+        runs = f"{len(report.contended)} of {len(completed)} runs"
+        return f"not from {runs}, whose host was contended (grey); the orders here leave them out"
     if len(report.configurations) < 2:
-        return "of one configuration, with nothing to compare"
-    return "no sign of contention: equal computing differs by at most 15 % of a step"
+        return "one configuration, nothing to compare"
+    if without_verdict(completed).empty:
+        most = percent_text(float(completed["largest_wait_share"].max()), 1)
+        return f"yes, nodes waited for a core for at most {most} of their step time"
+    return "yes, as far as recorded: equal computing differs by at most 15 % of a step"

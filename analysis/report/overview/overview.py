@@ -28,7 +28,8 @@ NOTE = (
     f" {HEADER_BYTES} bytes of headers per packet. Step: median; training: all of its"
     " steps. Share of communication: exposed communication over the step. Sent / predicted: payload"
     " over the bytes of the strategy's message schedule. Numbers in grey italics are times of a"
-    " contended host: the same computing took unequal times, so they allow no conclusion."
+    " contended host: nodes waited for cores, or equal computing took unequal times, so they allow"
+    " no conclusion (docs/time.md)."
 )
 
 
@@ -75,9 +76,7 @@ def _columns(targets: Mapping[str, float | None]) -> list[Column]:
 def _targets(report: Report) -> dict[str, float | None]:
     """By task; None at chance level."""
     return {
-        task: None
-        if all(config.is_chance_level for config in members)
-        else report.target or usual_target(report.runs, members)
+        task: report.target or usual_target(report.runs, members)
         for task, members in report.tasks.items()
     }
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from analysis.report.references import papers
+from analysis.tables.contention import by_verdict, unequal_unknown, without_verdict
 from analysis.tables.noise import (
     Measured,
     distinguishable,
     not_distinguishable,
-    unequal_computing,
     why_no_order,
 )
 from cluster.observe.units import percent_text
@@ -77,16 +77,15 @@ def against(usual: Measured, others: Sequence[Measured], text: Text) -> str:
 
 
 def unequal_times(runs: pd.DataFrame) -> str:
-    """Why times have no order: computing that should be equal is not; empty where it is."""
+    """Why times have no order: a contended host; empty where they have one."""
     return next(iter(contended(runs).values()), "")
 
 
 def contended(runs: pd.DataFrame) -> dict[int, str]:
     """By number of a run: why its times allow no conclusion."""
     sharing = runs["workers"].where(runs["cpus"].isna(), 0).rename("sharing")
-    found: dict[int, str] = {}
+    found = by_verdict(runs)
     for _, same in runs.groupby([*SAME_COMPUTING, sharing], dropna=False):
-        medians, steps = (same[name].dropna() for name in ("compute_median_s", "step_median_s"))
-        if reason := unequal_computing(medians, steps):
-            found |= {int(number): reason for number in same.index}
+        if reason := unequal_unknown(same):
+            found |= {int(number): reason for number in without_verdict(same).index}
     return found

@@ -127,13 +127,11 @@ def papers() -> list[Paper]:
 
 
 def matching(runs: pd.DataFrame, wanted: Options) -> pd.DataFrame:
-    chosen = [fits(run, wanted) for _, run in runs.iterrows()]
-    return runs[pd.Series(chosen, index=runs.index, dtype=bool)]
-
-
-def fits(run: pd.Series[Any], wanted: Options) -> bool:
     """A text that ends in * matches the beginning of a name; a|b matches a and b; none no value."""
-    return all(_fits(run[key], value) for key, value in wanted.items())
+    fits = [True] * len(runs)
+    for key, value in wanted.items():
+        fits = [fit and _fits(have, value) for fit, have in zip(fits, runs[key], strict=True)]
+    return runs[pd.Series(fits, index=runs.index, dtype=bool)]
 
 
 def _fits(have: Any, wanted: int | float | str | bool | None) -> bool:

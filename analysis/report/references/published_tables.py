@@ -71,27 +71,34 @@ def compare_tables(table: pd.DataFrame, presets: Mapping[str, Preset]) -> list[T
 def _best_session(
     paper: Paper, published: PaperTable, table: pd.DataFrame, presets: Mapping[str, Preset]
 ) -> TableComparison | None:
+    """The last one with the most rows; None where none has enough."""
     best: TableComparison | None = None
+    most = FEWEST_ROWS
     for session, runs in table.groupby("session", sort=True):
         preset = presets.get(str(session), papers.NO_PRESET)
         of_paper = preset.name.startswith(paper.preset)
-        found = _compare(paper, published, runs, of_paper, of_paper and preset.is_quick)
-        if _rows(found) >= FEWEST_ROWS and (best is None or _rows(found) >= _rows(best)):
-            best = found
+        numbers = _numbers(paper, published, runs)
+        if of_paper and _rows(numbers) < FEWEST_ROWS:
+            numbers = _numbers(paper, published, runs, without=QUICK)
+        if _rows(numbers) >= most:
+            most = _rows(numbers)
+            columns = _columns(published, runs, numbers)
+            is_quick = of_paper and preset.is_quick
+            best = TableComparison(
+                paper, published, str(session), columns, tuple(numbers), is_quick
+            )
     return best
 
 
-def _rows(table: TableComparison) -> int:
-    return sum(bool(numbers) for numbers in table.numbers)
+def _rows(numbers: Sequence[Sequence[int]]) -> int:
+    """How many rows of a table have runs."""
+    return sum(map(bool, numbers))
 
 
-def _compare(
-    paper: Paper, published: PaperTable, runs: pd.DataFrame, of_paper: bool, is_quick: bool
-) -> TableComparison:
-    numbers = _numbers(paper, published, runs)
-    if of_paper and sum(map(bool, numbers)) < FEWEST_ROWS:
-        numbers = _numbers(paper, published, runs, without=QUICK)
-    columns = tuple(
+def _columns(
+    published: PaperTable, runs: pd.DataFrame, numbers: Sequence[Sequence[int]]
+) -> tuple[Compared, ...]:
+    return tuple(
         Compared(
             column,
             tuple(row.label for row in published.rows),
@@ -101,8 +108,6 @@ def _compare(
         )
         for place, column in enumerate(published.columns)
     )
-    session = str(runs.iloc[0]["session"])
-    return TableComparison(paper, published, session, columns, tuple(numbers), is_quick)
 
 
 def _numbers(

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.tables.columns import OPTIONS
+from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels
 from analysis.tables.load import Runs
 from cluster.observe.units import link_text
@@ -54,6 +55,10 @@ class Case:
     """The least time that a step's exchange can take on these links."""
     nodes: tuple[Node, ...]
     """Nodes that train; a parameter server has no steps."""
+    contended: str = ""
+    """Why its times allow no conclusion, as recorded; empty where they do."""
+    has_verdict: bool = False
+    """Whether contention was recorded."""
 
     @property
     def slow_ranks(self) -> tuple[int, ...]:
@@ -97,6 +102,8 @@ def find_studies(runs: Runs) -> list[Study]:
     with_steps = runs.completed[runs.completed.index.isin(known["number"])]
     groups: dict[Hashable, list[pd.DataFrame]] = {}
     for _, rows in with_steps.groupby(list(SAME), sort=False, dropna=False):
+        if len(rows) == 1:
+            continue
         rows = rows.drop_duplicates(list(SLOW)).sort_values(
             list(SLOW), key=lambda column: column.notna(), kind="stable"
         )
@@ -129,6 +136,7 @@ def _study(comparisons: list[pd.DataFrame], nodes: pd.DataFrame) -> Study:
 def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
     usual: dict[int, float] = {}
     cases = []
+    contended, unknown = by_verdict(rows), without_verdict(rows)
     for number, row in rows.iterrows():
         bottleneck, straggler = (_known(row[name]) for name in SLOW)
         slow = slow_ranks(bottleneck, straggler)
@@ -142,6 +150,8 @@ def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
                 straggler=straggler,
                 bound_s=_known(row["communication_bound_s"]),
                 nodes=tuple(_node(entry, slow, usual) for _, entry in entries.iterrows()),
+                contended=contended.get(int(str(number)), ""),
+                has_verdict=number not in unknown.index,
             )
         )
     return tuple(cases)

@@ -54,7 +54,9 @@ def _together(how: Mapping[int, str]) -> list[str]:
 
 
 def describe(comparison: Comparison) -> str:
-    """One strategy: a clause for every case with slow nodes."""
+    """One strategy: a clause for every case with slow nodes; none from a contended run."""
+    if reason := _contended(comparison.cases):
+        return f"{reason[0].upper()}{reason[1:]}."
     clauses = []
     for case in comparison.cases:
         if not case.slow_ranks:
@@ -64,6 +66,11 @@ def describe(comparison: Comparison) -> str:
         parts = [f"{name} {_effect(case)}", _computing(case), _waiting(case)]
         clauses.append("; ".join(part for part in parts if part))
     return ". ".join(clause[0].upper() + clause[1:] for clause in clauses) + "."
+
+
+def _contended(cases: Sequence[Case]) -> str:
+    """Why a recorded verdict allows no conclusion; empty where it does."""
+    return next((case.contended for case in cases if case.contended), "")
 
 
 def _effect(case: Case) -> str:
@@ -155,10 +162,11 @@ def _extremes(comparisons: Sequence[Comparison], index: int) -> str:
     computing = [
         node.compute_median_s
         for case in same
+        if not case.has_verdict
         for node in case.nodes
         if not (case.straggler and node.is_slow)
     ]
-    if reason := unequal_computing(computing, [case.step_s for case in same]):
+    if reason := _contended(same) or unequal_computing(computing, [case.step_s for case in same]):
         return reason
     steps = [
         Measured(found.strategy, found.label, case.step_s, case.step_s, case.step_s, is_time=True)

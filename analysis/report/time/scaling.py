@@ -9,7 +9,9 @@ what is equal in a series. With one batch for all workers together (--global-bat
 strong scaling, too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -21,7 +23,6 @@ from analysis.tables.configurations import (
     SAME,
     Configuration,
     grouped,
-    mean_of,
     named,
     samples_per_epoch,
 )
@@ -69,6 +70,13 @@ class Size:
     """Where a worker's batch is that of the fewest workers."""
     speed_up: float
     efficiency: float
+    step_s_sd: float | None
+    """The standard deviation over seeds, as of the others below; None with one seed."""
+    epoch_s_sd: float | None
+    samples_per_s_sd: float | None
+    step_efficiency_sd: float | None
+    speed_up_sd: float | None
+    efficiency_sd: float | None
 
 
 @dataclass(frozen=True)
@@ -144,37 +152,80 @@ def _with_base(members: list[Configuration], base: Configuration | None) -> list
     return ordered
 
 
+@dataclass(frozen=True)
+class _Times:
+    """What is measured of one configuration: a value per seed."""
+
+    workers: int
+    step_s: list[float]
+    epoch_s: list[float]
+    samples: float
+    """In an epoch, of all workers."""
+
+    @property
+    def rate(self) -> float:
+        return self.samples / statistics.mean(self.epoch_s)
+
+
 def _sizes(runs: Runs, series: Series) -> tuple[Size, ...]:
-    times = [
-        (run.workers, step, epoch, samples_per_epoch(run.row) / epoch)
-        for run in series.runs
-        if (step := run.mean("step_median_s")) and (epoch := _epoch_s(runs, run))
-    ]
-    if not times:
-        return ()
-    least, first_step, _, first_rate = times[0]
-    return tuple(
-        Size(
-            workers=workers,
-            step_s=step,
-            epoch_s=epoch,
-            samples_per_s=rate,
-            step_efficiency=None if series.over_all else first_step / step,
-            speed_up=rate / first_rate,
-            efficiency=rate / first_rate * least / workers,
-        )
-        for workers, step, epoch, rate in times
+    measured = [_times(runs, run) for run in series.runs]
+    times = [found for found in measured if found.step_s and found.epoch_s]
+    return tuple(_size(found, times[0], series.over_all) for found in times)
+
+
+def _size(found: _Times, first: _Times, over_all: bool) -> Size:
+    """The spread of a ratio is that of both sizes; the first one's ratio to itself has none."""
+    step_s, speed_up = statistics.mean(found.step_s), found.rate / first.rate
+    efficiency = speed_up * first.workers / found.workers
+    step_efficiency = None if over_all else statistics.mean(first.step_s) / step_s
+    is_first = found is first
+    step_spread = None if is_first else _joint_spread(found.step_s, first.step_s)
+    rate_spread = None if is_first else _joint_spread(found.epoch_s, first.epoch_s)
+    return Size(
+        workers=found.workers,
+        step_s=step_s,
+        epoch_s=statistics.mean(found.epoch_s),
+        samples_per_s=found.rate,
+        step_efficiency=step_efficiency,
+        speed_up=speed_up,
+        efficiency=efficiency,
+        step_s_sd=_times_spread(step_s, _spread(found.step_s)),
+        epoch_s_sd=_times_spread(statistics.mean(found.epoch_s), _spread(found.epoch_s)),
+        samples_per_s_sd=_times_spread(found.rate, _spread(found.epoch_s)),
+        step_efficiency_sd=_times_spread(step_efficiency, step_spread),
+        speed_up_sd=_times_spread(speed_up, rate_spread),
+        efficiency_sd=_times_spread(efficiency, rate_spread),
     )
 
 
-def _epoch_s(runs: Runs, run: Configuration) -> float | None:
+def _spread(values: Sequence[float]) -> float | None:
+    """Standard deviation over the mean; None with one seed."""
+    return statistics.stdev(values) / statistics.mean(values) if len(values) > 1 else None
+
+
+def _joint_spread(values: Sequence[float], base: Sequence[float]) -> float | None:
+    """Of the ratio of two means of independent runs, to first order; None unless both have one."""
+    spread, of_base = _spread(values), _spread(base)
+    return None if spread is None or of_base is None else math.hypot(spread, of_base)
+
+
+def _times_spread(value: float | None, spread: float | None) -> float | None:
+    return None if value is None or spread is None else value * spread
+
+
+def _times(runs: Runs, run: Configuration) -> _Times:
+    steps = [float(step) for step in run.runs["step_median_s"].dropna() if step]
+    return _Times(run.workers, steps, _epochs_s(runs, run), samples_per_epoch(run.row))
+
+
+def _epochs_s(runs: Runs, run: Configuration) -> list[float]:
+    """Mean seconds of an epoch, by seed, without the first epoch where there are others."""
     epochs = run.rows(runs.epochs)
-    later = mean_of(epochs[epochs["epoch"] > 1]["seconds"])
-    if later is not None:
-        return later
-    train = run.mean("train_s")
+    later = epochs[epochs["epoch"] > 1].groupby("number")["seconds"].mean().dropna()
+    if len(later):
+        return [float(seconds) for seconds in later if seconds]
     count = 1 if pd.isna(run.row["epochs"]) else int(run.row["epochs"])
-    return train / count if train else None
+    return [float(train) / count for train in run.runs["train_s"].dropna() if train]
 
 
 def _labels(found: Sequence[Series]) -> list[str]:
@@ -194,6 +245,17 @@ def _labels(found: Sequence[Series]) -> list[str]:
     return labels
 
 
+def why_contended(report: Report, series: Series) -> str:
+    """Why a series allows no conclusion; empty where it does.
+
+    Computing is equal in all sizes where the batch of a worker is. Where one batch is shared by all
+    workers, more of them compute less each: only runs of the same size can be compared.
+    """
+    return report.why_contended(series.runs) or (
+        "" if series.over_all else computing_differs(series.runs)
+    )
+
+
 def section(report: Report) -> Section | None:
     found = find_series(report.runs, report.configurations)
     if not found:
@@ -202,7 +264,7 @@ def section(report: Report) -> Section | None:
         {
             "configuration": series.label,
             "strategy": series.strategy,
-            "contended": bool(computing_differs(series.runs)),
+            "contended": bool(why_contended(report, series)),
             **vars(size),
         }
         for series in found
@@ -213,7 +275,7 @@ def section(report: Report) -> Section | None:
         "Strong scaling: speed-up in samples per second",
         "speed-up over the fewest workers",
         found,
-        lambda size: size.speed_up,
+        "speed_up",
     )
     weak = [series for series in found if series.sizes[-1].step_efficiency is not None]
     charts = [strong]
@@ -224,18 +286,17 @@ def section(report: Report) -> Section | None:
                 "Weak scaling: efficiency of a step",
                 "step with the fewest workers / step",
                 weak,
-                lambda size: size.step_efficiency,
+                "step_efficiency",
             )
         )
-    why = next(filter(None, (computing_differs(series.runs) for series in found)), "")
+    why = next(filter(None, (why_contended(report, series) for series in found)), "")
     charts = [replace(chart, contended=why) for chart in charts]
     tables = {"scaling": pd.DataFrame(rows).drop(columns="contended")}
     return Section("scaling", "Scaling", [*charts, Table(rows, COLUMNS)], NOTE, tables)
 
 
-def _chart(
-    name: str, title: str, what: str, found: Sequence[Series], value: Callable[[Size], float | None]
-) -> Chart:
+def _chart(name: str, title: str, what: str, found: Sequence[Series], key: str) -> Chart:
+    """`key`: which number of a Size."""
     most = max(size.workers for series in found for size in series.sizes)
     fewest = sorted({series.sizes[0].workers for series in found})
     traces = [
@@ -248,15 +309,18 @@ def _chart(
     ]
     looks = figures.line_looks(found)
     for series in found:
-        known = [size for size in series.sizes if value(size) is not None]
+        known = [vars(size) for size in series.sizes if getattr(size, key) is not None]
         traces.append(
             {
-                "x": [size.workers for size in known],
-                "y": figures.rounded(value(size) for size in known),
+                "x": [size["workers"] for size in known],
+                "y": figures.rounded(size[key] for size in known),
+                "error_y": figures.error_bars([size[f"{key}_sd"] for size in known]),
                 "mode": "lines+markers",
                 **looks[series.label],
                 "hovertemplate": figures.hover("<b>{}</b><br>%{x} workers: %{y:.3g}", series.label),
             }
         )
     x, y = figures.whole_axis("workers", most), figures.axis(what, rangemode="tozero")
-    return Chart(traces, 380, x, y, name=name, title=title)
+    caption = "Error bars: standard deviation over seeds, of this size and of the fewest workers."
+    has_seeds = any(getattr(size, f"{key}_sd") for series in found for size in series.sizes)
+    return Chart(traces, 380, x, y, name=name, title=title, caption=caption if has_seeds else "")

@@ -35,6 +35,7 @@ PARTS = {
     "exposed_communication_median_s": "exposed communication",
     "rest_s": REST,
 }
+SPREAD = "Error bars: standard deviation of the median step over seeds."
 FAINT = {"exposed communication": 0.45, REST: 0.15}
 """Of the strategy's colour."""
 
@@ -88,7 +89,7 @@ def _chart(place: int, model: str, rows: list[Row]) -> Chart:
     rows = rows[::-1]  # the first is drawn on top
     bounds = [row for row in rows if row["communication_bound_s"]]
     x = figures.seconds_scale("median step", [row["step_median_s"] for row in rows])
-    traces = _bars(rows, x)
+    traces = _bars(rows, x) + _spreads(rows, x)
     if bounds:
         traces.append(
             {
@@ -108,7 +109,28 @@ def _chart(place: int, model: str, rows: list[Row]) -> Chart:
     parts = "computing (full colour), exposed communication (light), rest (pale)"
     title = f"Parts of a step of {model}: {parts}"
     name, order = figures.numbered("step-split", place), [row["short"] for row in rows]
-    return figures.chart_of_bars(name, title, traces, order, x, barmode="stack")
+    chart = figures.chart_of_bars(name, title, traces, order, x, barmode="stack")
+    has_seeds = any(row["step_median_s_sd"] is not None for row in rows)
+    return replace(chart, caption=SPREAD if has_seeds else "")
+
+
+def _spreads(rows: list[Row], x: figures.Scale) -> list[Trace]:
+    """Error bars at the ends of the bars; none with one seed."""
+    known = [row for row in rows if row["step_median_s_sd"] is not None]
+    return [
+        {
+            "x": x(row["step_median_s"] for row in members),
+            "y": [row["short"] for row in members],
+            "error_x": figures.error_bars(x(row["step_median_s_sd"] for row in members)),
+            "mode": "markers",
+            "name": "standard deviation",
+            "legendgroup": strategy,
+            "marker": {"size": 1, "color": figures.GREY},
+            "showlegend": False,
+            "hoverinfo": "skip",
+        }
+        for strategy, members in figures.by_strategy(known).items()
+    ]
 
 
 def _bars(rows: list[Row], x: figures.Scale) -> list[Trace]:

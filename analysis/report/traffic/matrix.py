@@ -225,6 +225,7 @@ def _theory(configuration: Configuration) -> Matrix | None:
     setting = Setting(
         workers=workers,
         model_bytes=int(row["model_bytes"]),
+        compress="none" if pd.isna(row["compress"]) else str(row["compress"]),
         passes=None if pd.isna(row["passes"]) else int(row["passes"]),
         schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
         seed=int(row["seed"]),

@@ -146,6 +146,14 @@ class Step(Event, kind="step"):
     """Seconds of it for forward, backward and update; null where the exchange is hidden in them."""
     exchange_s: Amount | None
     """Seconds of it for the exchange that computation does not hide; null where unknown."""
+    cpu_s: Amount | None = None
+    """Seconds in which the worker's threads ran in this step, summed over threads."""
+    wait_s: Amount | None = None
+    """Seconds in which a thread was ready to run and waited for a core, of the thread that waited
+    longest, `throttled_s` included; null where the kernel does not count it."""
+    throttled_s: Amount | None = None
+    """Seconds of it in which the node's own CPU limit (`--cpus`, `--straggler`) stopped it; null
+    where its control group cannot be read."""
 
 
 class Epoch(Event, kind="epoch"):

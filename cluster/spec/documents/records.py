@@ -1,4 +1,4 @@
-"""Counters of interfaces and GPUs: the rows of samples.csv and gpu_samples.csv."""
+"""Counters of interfaces, GPUs and the host's cores: rows of samples, gpu_samples, host (.csv)."""
 
 from __future__ import annotations
 
@@ -178,6 +178,49 @@ class GpuSample:
         t, node, gpu, *cells = row
         reading = GpuReading(*(_count(cell) if cell else None for cell in cells))
         return cls(_time(t), node, _count(gpu), reading)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """One reading of the host that the nodes share; seconds are cumulative, all cores together."""
+
+    t: float
+    """Unix time, seconds."""
+    cores: int
+    """Number of cores that are switched on."""
+    load: float | None
+    """Processes that run or are ready to run, mean over the last minute."""
+    busy_s: float
+    """Seconds in which cores ran any process, the nodes' included."""
+    steal_s: float
+    """Seconds in which a virtual machine's cores were ready to run and its host ran others."""
+    pressure_s: float | None
+    """Seconds in which any process waited for a core; null without `/proc/pressure/cpu`."""
+
+    COLUMNS = ("t", "cores", "load", "busy_s", "steal_s", "pressure_s")
+
+    def row(self) -> tuple[str, ...]:
+        others = (self.cores, self.load, self.busy_s, self.steal_s, self.pressure_s)
+        return (f"{self.t:.4f}", *("" if value is None else f"{value:.9g}" for value in others))
+
+    @classmethod
+    def from_row(cls, row: list[str]) -> HostSample:
+        t, cores, load, busy_s, steal_s, pressure_s = row
+        return cls(
+            _time(t),
+            _count(cores),
+            _amount(load) if load else None,
+            _amount(busy_s),
+            _amount(steal_s),
+            _amount(pressure_s) if pressure_s else None,
+        )
+
+
+def _amount(text: str) -> float:
+    amount = float(text)
+    if not 0 <= amount <= LARGEST_NUMBER:  # false for NaN, too
+        raise ValueError(f"must be a number from 0 on, not {text:.20}")
+    return amount
 
 
 def _time(text: str) -> float:

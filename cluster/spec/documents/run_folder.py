@@ -32,7 +32,7 @@ from cluster.spec.documents.event_reader import LOG_BYTES, read_events
 from cluster.spec.documents.events import Event
 from cluster.spec.documents.links import Links, MeasuredLink
 from cluster.spec.documents.node_files import NodeFiles, open_regular, read_piece
-from cluster.spec.documents.records import GpuSample, Sample
+from cluster.spec.documents.records import GpuSample, HostSample, Sample
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment, node_name
 
@@ -68,6 +68,7 @@ class RunFolder:
     links = _File("links.json")
     samples = _File("samples.csv")
     gpu_samples = _File("gpu_samples.csv")
+    host = _File("host.csv")
     model = _File("model", "consensus.pt")
     timeline = _File("logs", "timeline.json")
     stack_request = _File("stacks-requested")
@@ -145,6 +146,10 @@ class RunFolder:
     def read_gpu_samples(self) -> Iterator[GpuSample]:
         """None where nobody has a GPU."""
         return _read_rows(self.gpu_samples, GpuSample.from_row)
+
+    def read_host_samples(self) -> Iterator[HostSample]:
+        """None where the nodes are on other hosts, or the host does not tell."""
+        return _read_rows(self.host, HostSample.from_row)
 
 
 def _read_rows(path: Path, parse: Callable[[list[str]], R]) -> Iterator[R]:

@@ -9,6 +9,9 @@ from dataclasses import field
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
 from cluster.spec.documents.links import MeasuredLink
 
+HELD, CONTENDED, UNKNOWN = "held", "contended", "unknown"
+"""Verdicts on a run's times, in `fidelity`."""
+
 
 class CurvePoint(Document):
     """The score after one epoch, and what it took until then."""
@@ -208,6 +211,51 @@ class Seconds(Document):
     """Every node's medians."""
 
 
+class NodeFidelity(Document):
+    """The CPU that one worker got in its steps without the first; null where it is not counted."""
+
+    node: str
+    """The node's name."""
+    rank: Count
+    """The node's rank."""
+    cpu_s: Amount | None = None
+    """Seconds in which its threads ran, summed over threads."""
+    wait_s: Amount | None = None
+    """Seconds in which a thread was ready to run and waited for a core, of the thread that waited
+    longest in each step, without `throttled_s`."""
+    throttled_s: Amount | None = None
+    """Seconds in which its own CPU limit stopped it, as asked for; not contention."""
+    cpu_share: Share | None = None
+    """The share of its entitled CPU that it got while it wanted CPU: cpu_s / (cpu_s + wait_s)."""
+    wait_share: Amount | None = None
+    """`wait_s` over the time of these steps."""
+
+
+class Fidelity(Document):
+    """Whether the host gave every node the CPU that it was entitled to (docs/time.md)."""
+
+    verdict: str
+    """`held`: the nodes got the CPU that they wanted. `contended`: a node waited for a core for
+    more than 15 % of its step time, or the hypervisor took more than 15 % of the CPU, so that times
+    allow no conclusion. `unknown`: not recorded."""
+    largest_wait_share: Amount | None = None
+    """Largest `wait_share` of a node."""
+    least_cpu_share: Share | None = None
+    """Least `cpu_share` of a node."""
+    busy_share: Share | None = None
+    """Share of all cores' time in the train phase in which they ran any process."""
+    others_share: Share | None = None
+    """Share of it in which they ran other processes than the workers in their steps."""
+    steal_share: Share | None = None
+    """Share of it that the hypervisor took from this virtual machine."""
+    pressure_share: Share | None = None
+    """Share of the train phase in which any process of the host waited for a core."""
+    load: Amount | None = None
+    """Load of the host, mean over the train phase."""
+    by_node: list[NodeFidelity] = field(default_factory=list)
+    """Every worker's CPU; a server is not measured."""
+
+
 class LearningRate(Document):
     """What the learning rate was, and why."""
 
@@ -334,6 +382,8 @@ class Summary(Document):
     """The same bytes as other readers count them."""
     seconds: Seconds | None = None
     """Durations."""
+    fidelity: Fidelity | None = None
+    """Whether times can be trusted; null in older runs."""
     links: list[MeasuredLink] = field(default_factory=list)
     """Shaped links, as in links.json."""
     network_activity_sum: Count | None = None

@@ -1,0 +1,130 @@
+"""Whether the host gave every node the CPU that it was entitled to: the verdict on a run's times.
+
+Workers record for every step how long their threads ran and how long they waited for a core. A CPU
+limit (--cpus, --straggler) stops a node by throttling, which the kernel counts as waiting, too: it
+is what was asked for, so it is subtracted. Sums over steps are judged, since the kernel books
+throttled time when it ends, which may be a step later.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean
+
+from analysis.summary.recorded_run import RecordedRun
+from analysis.summary.step_times import WARM_UP
+from cluster.spec.documents.events import Step
+from cluster.spec.documents.records import HostSample
+from cluster.spec.documents.run_folder import node_name
+from cluster.spec.documents.summary import CONTENDED, HELD, UNKNOWN, Fidelity, NodeFidelity
+
+CONTENDED_SHARE = 0.15
+"""Waiting beyond this share of a node's step time makes a run `contended`.
+
+It is the share by which the report does not tell times of one seed apart (TIMES_AGREE). On an idle
+machine with a core for each node, waits are 5 to 9 % of a step (the node's own exchange threads,
+the host's collector); with three computing nodes to a core they are 45 % (docs/time.md)."""
+NOTICED_STEAL = 0.02
+"""Of all cores' time: less is lost in the 10 ms ticks in which it is counted."""
+
+
+def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
+    nodes = [of_worker(rank, steps) for rank, steps in enumerate(run.steps)]
+    spans = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
+    steps_cpu_s = sum(step.cpu_s or 0.0 for steps in run.steps for step in steps)
+    return judge(nodes, of_host(host, spans, steps_cpu_s))
+
+
+def of_worker(rank: int, steps: Sequence[Step]) -> NodeFidelity:
+    """One worker's steps without the first; unknown where one of them does not tell."""
+    counted = steps[WARM_UP:]
+    cpu_s, waited_s = (
+        _sum(getattr(step, name) for step in counted) for name in ("cpu_s", "wait_s")
+    )
+    throttled_s = _sum(step.throttled_s for step in counted)
+    node = NodeFidelity(node=node_name(rank), rank=rank, cpu_s=cpu_s, throttled_s=throttled_s)
+    step_s = sum(step.step_s for step in counted)
+    if cpu_s is None or waited_s is None or not step_s:
+        return node
+    wait_s = round(max(0.0, waited_s - (throttled_s or 0.0)), 6)
+    wanted_s = cpu_s + wait_s
+    return replace(
+        node,
+        wait_s=wait_s,
+        cpu_share=round(cpu_s / wanted_s, 4) if wanted_s else 1.0,
+        wait_share=round(wait_s / step_s, 4),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """None where nothing is known, or not all."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return round(sum(known), 6) if known and len(known) == len(found) else None
+
+
+def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
+    """The host's shares with the verdict: one contended node makes a run contended.
+
+    Unknown where a worker's waits are not known, unless the others' are enough."""
+    waits = [node.wait_share for node in nodes if node.wait_share is not None]
+    shares = [node.cpu_share for node in nodes if node.cpu_share is not None]
+    verdict = HELD if waits and len(waits) == len(nodes) else UNKNOWN
+    if max(waits, default=0.0) > CONTENDED_SHARE or _is_stolen(host):
+        verdict = CONTENDED
+    return replace(
+        host,
+        verdict=verdict,
+        largest_wait_share=max(waits, default=None),
+        least_cpu_share=min(shares, default=None),
+        by_node=list(nodes),
+    )
+
+
+def _is_stolen(host: Fidelity) -> bool:
+    """Whether the hypervisor took much of the CPU that this machine wanted."""
+    steal, busy = host.steal_share or 0.0, host.busy_share or 0.0
+    return steal > NOTICED_STEAL and steal > CONTENDED_SHARE * (busy + steal)
+
+
+def of_host(
+    samples: Sequence[HostSample], spans: Sequence[tuple[float, float]], steps_cpu_s: float
+) -> Fidelity:
+    """Shares of the cores' time in these spans; null where no reading is within them."""
+    inside = [s for s in samples if any(start <= s.t <= end for start, end in spans)]
+    seconds = sum(end - start for start, end in spans)
+    if not inside or len(samples) < 2 or seconds <= 0:
+        return Fidelity(verdict=UNKNOWN)
+    core_s = seconds * max(1, inside[-1].cores)
+    busy_s = _grown(samples, spans, lambda sample: sample.busy_s)
+    steal_s = _grown(samples, spans, lambda sample: sample.steal_s)
+    has_pressure = all(sample.pressure_s is not None for sample in samples)
+    waited_s = _grown(samples, spans, lambda sample: sample.pressure_s or 0.0)
+    loads = [sample.load for sample in inside if sample.load is not None]
+    return Fidelity(
+        verdict=UNKNOWN,
+        busy_share=_share(busy_s, core_s),
+        others_share=_share(busy_s - steps_cpu_s, core_s),
+        steal_share=_share(steal_s, core_s),
+        pressure_share=_share(waited_s, seconds) if has_pressure else None,
+        load=round(fmean(loads), 2) if loads else None,
+    )
+
+
+def _share(part_s: float, whole_s: float) -> float:
+    return round(min(1.0, max(0.0, part_s / whole_s)), 4)
+
+
+def _grown(
+    samples: Sequence[HostSample],
+    spans: Sequence[tuple[float, float]],
+    value: Callable[[HostSample], float],
+) -> float:
+    """How much a counter grew in these spans, as if evenly between two readings."""
+    grown = 0.0
+    for before, after in pairwise(samples):
+        length = after.t - before.t
+        within = sum(max(0.0, min(after.t, end) - max(before.t, start)) for start, end in spans)
+        if length > 0:
+            grown += (value(after) - value(before)) * min(1.0, within / length)
+    return grown
