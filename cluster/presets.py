@@ -44,6 +44,10 @@ def title(name: str) -> str:
     return _read(name).title
 
 
+def memory_may_end(name: str) -> bool:
+    return _read(name).memory_may_end
+
+
 def has_quick(name: str) -> bool:
     return _read(name).has_quick
 

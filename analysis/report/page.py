@@ -7,6 +7,7 @@ only what is Markup (a hover template) is taken as it is.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,9 +64,11 @@ class Answer:
     text: str
     grey: bool = False
     """Of times that allow no conclusion."""
+    lead: str = ""
+    """The answer in a few words; the text goes on where it ends."""
 
     def __str__(self) -> str:
-        return f"{self.question}: {self.text}"
+        return f"{self.question}: {self.lead}{self.text}"
 
 
 @dataclass(frozen=True)
@@ -329,6 +332,13 @@ def _asset(name: str) -> Markup:
     return Markup((HERE / "assets" / name).read_text(encoding="utf-8"))
 
 
+def keep_units(text: str) -> str:
+    """No line ends between a number and its unit or its spread."""
+    return re.sub(
+        r"(?<=\d) (?=(%|±|[µm]?s|min|h|[kMGT]?B|[kMG]bit/s)(\W|$))|(?<=±) ", "\u00a0", text
+    )
+
+
 def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -338,6 +348,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters["units"] = keep_units
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return found
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.tables.columns import OPTIONS
-from cluster.observe.units import link_text, option_text
+from cluster.observe.units import link_text, list_names, option_text
 from cluster.spec.experiment import Experiment
+from cluster.spec.links import parse_cores, parse_links
 from cluster.spec.strategies import STRATEGIES, follows_from_strategy, own_defaults
 
 
@@ -43,6 +44,48 @@ QUANTITIES = (
     *("model", "epochs", "train_size", "batch_size", "lr", "momentum", "seed"),
     "local_steps",
 )
+
+
+def slow_nodes(bottleneck: str | None, straggler: str | None) -> list[str]:
+    """Which nodes are slow and how: node 3 at 20 Mbit/s, node 1 with 0.05 cores."""
+    try:
+        links = parse_links(bottleneck) if bottleneck else {}
+        cores = parse_cores(straggler) if straggler else {}
+    except ValueError:  # of a run folder that somebody else wrote
+        return [text for text in (bottleneck, straggler) if text]
+    slow = _together({rank: f"at {link_text(str(link))}" for rank, link in links.items()})
+    return slow + _together({rank: f"with {share:g} cores" for rank, share in cores.items()})
+
+
+def _together(how: Mapping[int, str]) -> list[str]:
+    """Nodes that are slow in the same way are listed together."""
+    found = []
+    for way in dict.fromkeys(how.values()):
+        ranks = [str(rank) for rank in how if how[rank] == way]
+        found.append(f"node{'s' * (len(ranks) > 1)} {list_names(ranks)} {way}")
+    return found
+
+
+OPTION_WORDS: dict[str, Callable[[Any], str]] = {
+    "epochs": _count("epoch"),
+    "train_size": _count("sample"),
+    "local_steps": _count("local step"),
+    "link": lambda link: f"{link_text(link)} links",
+    "bottleneck": lambda text: ", ".join(slow_nodes(text, None)),
+    "straggler": lambda text: ", ".join(slow_nodes(None, text)),
+    "cpus": "{:g} cores per node".format,
+    "bucket_mb": lambda size: f"buckets of {size:g} MiB" if size else "tensor by tensor",
+    "average": "{} averaged".format,
+    "reduce": lambda how: {"mean": "mean", "sum": "sum, not mean"}.get(how, f"reduce {how}"),
+    "partition": lambda how: f"shards by {how}" if how == "label" else f"{how} shards",
+    "lr_rule": lambda rule: "lr not scaled" if rule == "none" else f"{rule} lr rule",
+    "warmup_epochs": lambda count: f"warm-up of {count:g} epochs" if count else "no warm-up",
+    "overlap": lambda yes: "overlap" if yes else "no overlap",
+    "augment": lambda yes: "augmented" if yes else "not augmented",
+    "optimizer": str,
+    "model": str,
+}
+"""An option in a label; the others are their name and value: lr 0.02, buffers local."""
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
@@ -113,8 +156,8 @@ def _is_usual(run: pd.Series[Any], option: str) -> bool:
 
 
 def _words(option: str, value: Any) -> str:
-    if (option, value) == ("bucket_mb", 0):
-        return "tensor by tensor"
+    if option in OPTION_WORDS:
+        return OPTION_WORDS[option](value)
     return f"{option.replace('_', ' ')} {option_text(value)}"
 
 
@@ -127,7 +170,8 @@ def label(
     schedule = "" if pd.isna(run["schedule"]) else f" ({run['schedule']})"
     workers = [f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"]
     workers = workers if with_workers else []
-    passes = [] if pd.isna(run["passes"]) else [f"passes {run['passes']}"]
+    hops = run["passes"]
+    passes = [] if pd.isna(hops) else [f"{hops} pass{'' if hops == 1 else 'es'}"]
     others = [
         _words(k, run[k])
         for k in options

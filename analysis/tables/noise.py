@@ -89,7 +89,7 @@ def mean_text(text: Callable[[float], str], mean: float, sd: float) -> str:
 
 def why_no_order(numbers: Sequence[Measured]) -> str:
     if any(number.seeds == 1 for number in numbers):
-        return "one seed each: use --repeat 3 to separate differences from chance"
+        return "one seed each"
     return "their ranges over seeds overlap"
 
 

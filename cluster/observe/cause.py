@@ -13,6 +13,7 @@ from cluster.host.process_state import how_ended
 from cluster.observe.liveness import Finding
 from cluster.observe.units import list_names
 from cluster.spec.documents.events import Failure
+from cluster.spec.documents.summary import OUT_OF_MEMORY
 
 SIGNALS = {128 + number for number in signal.Signals}
 """Exit codes of processes that a signal ended."""
@@ -109,7 +110,7 @@ def _cause(
     if evidence.starved:
         rank = min(evidence.starved)
         at_limit = f": the kernel ended it at its limit of {limit}; raise --total-memory"
-        return rank, f"{names[rank]} ran out of memory{at_limit if limit else ''}"
+        return rank, f"{names[rank]} {OUT_OF_MEMORY}{at_limit if limit else ''}"
     if evidence.killed:
         rank = evidence.killed[0]
         killed = exits[rank] - 128 == signal.SIGKILL

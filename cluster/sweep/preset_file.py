@@ -20,7 +20,7 @@ from cluster.sweep.key_lines import KeyPath, key_lines
 Options = dict[str, Any]
 """Option -> its value, or a list of values."""
 
-KEYS = ("title", "quick", "runs")
+KEYS = ("title", "memory_may_end", "quick", "runs")
 MOST_BYTES = 1_000_000
 MORE_OPTIONS = {"workload": str, "global_batch_size": int, "repeat": int}
 """Options of a sweep that are none of one run."""
@@ -44,6 +44,8 @@ class Preset:
     quick: Options
     """Options that the quick variant has in all runs."""
     has_quick: bool
+    memory_may_end: bool = False
+    """A run that runs out of memory is one of the answers, not a failure."""
 
 
 def read_preset(path: Path, name: str) -> Preset:
@@ -91,10 +93,14 @@ class _Reader:
             self._refuse(("title",), f"title must be text, not {short(title)}")
         if not isinstance(runs, list) or not runs:
             self._refuse(("runs",), "runs must be a list of tables, [[runs]], and is missing")
+        memory_may_end = document.get("memory_may_end", False)
+        if not isinstance(memory_may_end, bool):
+            given = short(memory_may_end)
+            self._refuse(("memory_may_end",), f"memory_may_end must be true or false, not {given}")
         quick = self._options(("quick",), document.get("quick", {}))
         found = [self._run(("runs", k), run) for k, run in enumerate(runs)]
         has_quick = bool(quick) or any("quick" in run for run in runs)
-        return Preset(title, found, quick, has_quick)
+        return Preset(title, found, quick, has_quick, memory_may_end)
 
     def _run(self, path: KeyPath, run: Any) -> PresetRun:
         if not isinstance(run, dict):

@@ -27,6 +27,7 @@ def make_plan(
         command=command,
         preset=args.preset,
         title=None if args.preset is None else presets.title(args.preset),
+        memory_may_end=args.preset is not None and presets.memory_may_end(args.preset),
         data_dir=None if args.data_dir is None else str(args.data_dir.absolute()),
         spark_master=args.spark_master,
         runs=plan_times(run_names(experiments), experiments, step_time, args.output),

@@ -129,6 +129,7 @@ NUMBERS = ",".join(map(str, range(1, 256)))
         (["--model", f"synthetic:{DIGITS}"], "size must be a number of bytes"),
         (["--link", "20Mbit"], "did you mean 20mbit?"),
         (["--workers", NUMBERS, "--epochs", NUMBERS], "that makes 65,025 runs; a session has at"),
+        (["--dry-run", "--live"], "--dry-run starts none: leave out one"),
         (["--quick"], "quick is a preset's shorter variant: it goes with --preset"),
     ],
 )

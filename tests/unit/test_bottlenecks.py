@@ -257,7 +257,7 @@ def test_strategies_in_the_same_cases_stand_in_one_study(tmp_path: Path) -> None
         "3 workers, model synthetic:1M",
     ]
     labels = [[panel.label for panel in study.comparisons] for study in found]
-    assert labels == [["allreduce", "pairwise (ring), passes 1"], ["allreduce"]]
+    assert labels == [["allreduce", "pairwise (ring), 1 pass"], ["allreduce"]]
 
 
 def test_a_server_is_no_row_but_may_be_the_slow_node(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from cluster.links import findings as link_report
 from cluster.links.burst_size import burst_bytes
 from cluster.plan import make_experiments
 from cluster.spec import synthetic
+from cluster.spec.documents.session_plan import SessionPlan
+from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
@@ -329,3 +331,14 @@ def test_pairwise_averaging_is_the_published_table_with_any_launcher(
 def test_a_presets_memory_limit_is_turned_off_by_none() -> None:
     found = experiments("--preset pairwise-averaging --total-memory none")
     assert {e.total_memory for e in found} == {None}
+
+
+def test_running_out_of_memory_is_an_answer_where_the_preset_looks_for_it() -> None:
+    starved = Summary(
+        session="s", run="r", status="failed", error=f"node0 {OUT_OF_MEMORY}", spec={}
+    )
+    killed = Summary(session="s", run="r", status="failed", error="node0 was killed", spec={})
+    for name in presets.names():
+        plan = SessionPlan(command=[], memory_may_end=presets.memory_may_end(name))
+        assert plan.is_answered(starved) == (name == "lab-batch-size")
+        assert not plan.is_answered(killed)

@@ -60,7 +60,7 @@ def test_a_target_is_reached_at_the_first_epoch_that_has_it(recorded: Runs) -> N
     (config,) = [
         c
         for c in find_configurations(recorded)
-        if c.label == "pairwise (ring), 3 workers, passes 1, mnist-cnn"
+        if c.label == "pairwise (ring), 3 workers, 1 pass, mnist-cnn"
     ]
     points = recorded.curves[recorded.curves["number"] == config.numbers[0]]
     target = float(points["accuracy"].iloc[1])

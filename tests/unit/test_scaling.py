@@ -63,7 +63,7 @@ def test_a_speed_up_is_that_of_sizes_that_held(
     tell(*(run("ddp", n, 32, epoch_s, fidelity=verdict) for n, epoch_s, verdict in sizes))
     found = answers(Report.of(load_runs(find_runs(tmp_path))))
     (answer,) = [answer for answer in found if answer.question == "Speed-up"]
-    assert answer.text.startswith(text)
+    assert str(answer).startswith(f"Speed-up: {text}")
     assert answer.grey == (text == "No order")
 
 

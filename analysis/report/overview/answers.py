@@ -7,6 +7,7 @@ with the winner (analysis/tables/noise.py). Times of a contended host are grey a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -18,9 +19,9 @@ from analysis.report.page import Answer
 from analysis.report.time.bottleneck_cases import find_studies
 from analysis.report.time.bottleneck_findings import extremes
 from analysis.report.time.scaling import find_series, why_contended
-from analysis.tables.configurations import Configuration, grouped, named
+from analysis.tables.configurations import SAME, Configuration, grouped, named
 from analysis.tables.contention import by_verdict, without_verdict
-from analysis.tables.labels import several_sizes
+from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
 from analysis.tables.noise import (
     mean_text,
@@ -37,6 +38,11 @@ MOST_SETTINGS = 3
 MOST_RUNS = 4
 SETTING = ("model", "workers", "link", "batch_size", "bottleneck", "straggler", "cpus", "engine")
 """Steps are compared where these are equal."""
+NOT_IN_A_STEP = (
+    *("epochs", "train_size", "test_size", "partition", "shuffle", "seed"),
+    *("lr", "lr_rule", "warmup_epochs", "weight_decay"),
+)
+"""Options that change what is learned, not how long a step takes."""
 
 
 def answers(report: Report) -> list[Answer]:
@@ -44,7 +50,7 @@ def answers(report: Report) -> list[Answer]:
     for task, configurations in report.tasks.items():
         where = f", {task}" if len(report.tasks) > 1 else ""
         about = [_accuracy(configurations), *_bytes(report, configurations)]
-        found += [Answer(answer.question + where, answer.text) for answer in about]
+        found += [replace(answer, question=answer.question + where) for answer in about]
     return [*found, *_trust(report)]
 
 
@@ -61,28 +67,42 @@ def _speed(report: Report) -> list[Answer]:
     settings.sort(key=lambda some: (-len(some), -some[0].workers))
     found = []
     for members in _told(report, settings):
-        same = named(members, with_workers=several_sizes(pd.concat([m.runs for m in members])))
         where = _where(members[0], settings, several_sizes(report.runs.table))
         question = "Fastest step" + (f", {where}" if where else "")
-        held = [config for config in same if not report.is_contended(config)]
-        if is_grey := len(held) < 2:
-            text = _capital(report.why_contended(same))
-        else:
-            text = ranked(measured(held, "step_median_s"), seconds_text)
-            text += _reached_by(held)
-            text += _left_out([config.label for config in same if config not in held])
-        found.append(Answer(question, text + _burst(report.runs, same), is_grey))
+        held = _pooled([config for config in members if not report.is_contended(config)])
+        burst = _burst(report.runs, members)
+        if len(held) < 2:
+            found.append(Answer(question, _capital(report.why_contended(members)) + burst, True))
+            continue
+        lead, rest = ranked(measured(held, "step_median_s"), seconds_text, "run")
+        kept = {number for config in held for number in config.numbers}
+        lost = [config for config in members if not kept.issuperset(config.numbers)]
+        text = rest + _reached_by(held) + _left_out(lost) + burst
+        found.append(Answer(question, text, lead=lead))
     if settings:
         found += _shares(report, settings[0])
     return found
 
 
+def _pooled(configurations: Sequence[Configuration]) -> list[Configuration]:
+    """One for all that take equal steps: they differ in how long or on what they train."""
+    keys = [key for key in SAME if key not in NOT_IN_A_STEP]
+    groups = grouped(configurations, lambda config: config.values(keys)).values()
+    pooled = [Configuration("", pd.concat([config.runs for config in some])) for some in groups]
+    if not pooled:
+        return []
+    table = pd.concat([config.runs for config in pooled])
+    options = [option for option in differing(table) if option not in NOT_IN_A_STEP]
+    names = labels([config.row for config in pooled], options, with_workers=several_sizes(table))
+    return [replace(config, label=name) for config, name in zip(pooled, names, strict=True)]
+
+
 def _reached_by(configurations: Sequence[Configuration]) -> str:
     """Bytes and accuracy of the one with the shortest step, which alone has them in this line."""
     best, *others = measured(configurations, "step_median_s")
-    if not_distinguishable(best, others):
-        return ""
     config = next(config for config in configurations if config.label == best.label)
+    if not_distinguishable(best, others) or len(set(config.runs["epochs"])) > 1:
+        return ""
     payload = config.mean("train_payload_bytes")
     parts = [] if payload is None else [f"sent {bytes_text(payload)} in training, all nodes"]
     accuracy = config.means(["accuracy"])
@@ -90,7 +110,7 @@ def _reached_by(configurations: Sequence[Configuration]) -> str:
         sd = accuracy["accuracy_sd"]
         score = percent_text(mean) if sd is None else mean_text(percent_text, mean, sd)
         parts.append(f"reached {score}")
-    return f" {best.label} {' and '.join(parts)}." if parts else ""
+    return f" The fastest {' and '.join(parts)}." if parts else ""
 
 
 def _told(
@@ -105,8 +125,13 @@ def _told(
     return quiet[:MOST_SETTINGS] or list(settings[:1])
 
 
-def _left_out(names: Sequence[str]) -> str:
-    return f" Not compared, since the host was contended: {listed(names)}." if names else ""
+def _left_out(lost: Sequence[Configuration]) -> str:
+    """Named where they are few: what is left of a busy host's session is no list to read."""
+    if not lost:
+        return ""
+    names = [config.label for config in lost]
+    which = listed(names) if len(names) <= MOST_NAMES else f"{len(names)} configurations"
+    return f" Not compared, since the host was contended: {which}."
 
 
 def _capital(text: str) -> str:
@@ -124,13 +149,12 @@ def _where(
         "batch_size": lambda size: f"batches of {size}",
         "engine": str,
     }
-    differ = [
-        name
-        for name in words
-        if (name == "workers" and with_workers)
-        or len({some[0].values([name]) for some in settings}) > 1
-    ]
-    return ", ".join(words[name](configuration.values([name])[0]) for name in differ)
+    told = [name for name in words if name == "workers" and with_workers]
+    differ = [name for name in words if len({some[0].values([name]) for some in settings}) > 1]
+    for name in differ:  # as many as tell the settings apart
+        if len({some[0].values(told) for some in settings}) < len(settings) and name not in told:
+            told.append(name)
+    return ", ".join(words[name](configuration.values([name])[0]) for name in words if name in told)
 
 
 def _shares(report: Report, members: Sequence[Configuration]) -> list[Answer]:
@@ -176,14 +200,14 @@ def _speed_up(report: Report) -> list[Answer]:
         return [Answer("Speed-up", _capital(reason), grey=True)]
     first, last = best.sizes[0], best.sizes[-1]
     base = f"{first.workers} worker{'' if first.workers == 1 else 's'}"
+    lead = f"{last.workers} workers reach {last.speed_up:.2f}×"
     text = (
-        f"{last.workers} workers reach {last.speed_up:.2f}× the samples per second of {base}"
-        f" ({best.label}); ideal {last.workers / first.workers:.3g}×, efficiency"
-        f" {percent_text(last.efficiency, 0)}."
+        f" the samples per second of {base} ({best.label}); ideal"
+        f" {last.workers / first.workers:.3g}×, efficiency {percent_text(last.efficiency, 0)}."
     )
     if reason := why_contended(report, best):
         text += f" Not reliable: {reason.removeprefix('no order: ')}."
-    return [Answer("Speed-up", text, bool(reason))]
+    return [Answer("Speed-up", text, bool(reason), lead)]
 
 
 def _tells_contention(configuration: Configuration) -> bool:
@@ -196,9 +220,10 @@ def _accuracy(configurations: Sequence[Configuration]) -> Answer:
     found = sorted(measured(configurations, "accuracy"), key=lambda got: -got.mean)
     if all(config.is_chance_level for config in configurations):
         best = value_text(found[0], percent_text)
-        return Answer("Accuracy", f"at chance level; the highest is {best}.")
+        return Answer("Accuracy", f"; the highest is {best}.", lead="at chance level")
     question = "Most accurate" if len(found) > 1 else "Accuracy"
-    return Answer(question, ranked(found, percent_text))
+    lead, rest = ranked(found, percent_text)
+    return Answer(question, rest, lead=lead)
 
 
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
@@ -224,15 +249,15 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         return [Answer(question, text)]
     costs.sort()
     (least, _), (most, highest) = costs[0], costs[-1]
-    names = [label for sent, label in costs if sent <= SAME_BYTES * least]
-    text = f"{listed(names, MOST_NAMES)}{' (equal)' if len(names) > 1 else ''}, "
-    text += f"{bytes_text(least)} of payload over all nodes"
+    equal = [label for sent, label in costs if sent <= SAME_BYTES * least][1:]
     rest = [(sent, label) for sent, label in costs if sent > SAME_BYTES * least]
+    parts = [f"as few: {listed(equal, 1)}"] if equal else []
     if len(rest) > 1:
-        text += f"; next: {rest[0][1]}, {bytes_text(rest[0][0])} ({rest[0][0] / least:.1f}×)"
+        parts.append(f"next: {rest[0][1]}, {bytes_text(rest[0][0])} ({rest[0][0] / least:.1f}×)")
     if rest:
-        text += f"; most: {highest}, {bytes_text(most)} ({most / least:.1f}×)"
-    return [Answer(question, text + ".")]
+        parts.append(f"most: {highest}, {bytes_text(most)} ({most / least:.1f}×)")
+    lead = f"{costs[0][1]}, {bytes_text(least)}"
+    return [Answer(question, "; ".join(["", *parts, "payload over all nodes"]) + ".", lead=lead)]
 
 
 def _bytes_sent(configurations: Sequence[Configuration]) -> list[Answer]:
@@ -241,8 +266,8 @@ def _bytes_sent(configurations: Sequence[Configuration]) -> list[Answer]:
     if not found:
         return []
     ends = [f"{bytes_text(number.mean)} ({number.label})" for number in (found[0], found[-1])]
-    text = f"{' to '.join(dict.fromkeys(ends))}: payload over all nodes."
-    return [Answer("Bytes of training", text)]
+    lead = f"{' to '.join(dict.fromkeys(ends))}"
+    return [Answer("Bytes of training", "; payload over all nodes.", lead=lead)]
 
 
 def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
@@ -276,21 +301,29 @@ def _trust(report: Report) -> list[Answer]:
     )
     span = " to ".join(dict.fromkeys(f"{end:.3f}" for end in (ratios.min(), ratios.max())))
     sending = "runs" if every == len(table) else "runs that send"
-    text = (
-        f"times: {_times_trusted(report)}. Bytes: {agree} of {every} {sending} agree with theory"
+    bytes_agree = (
+        f"Bytes: {agree} of {every} {sending} agree with theory"
         f" and among counters{others}; measured over predicted {span}."
     )
+    text = f"{_times_trusted(report)} {bytes_agree}{_one_seed(report)}"
     return [Answer("Certain?", text)]
+
+
+def _one_seed(report: Report) -> str:
+    many = len(report.configurations) > 1
+    if many and any(len(config.numbers) == 1 for config in report.configurations):
+        return " Accuracies of one seed each have no order: --repeat 3 would tell."
+    return ""
 
 
 def _times_trusted(report: Report) -> str:
     completed = report.runs.completed
     if report.contended:
         runs = f"{len(report.contended)} of {len(completed)} runs"
-        return f"not from {runs}, whose host was contended (grey); the orders here leave them out"
+        return f"Times: not of {runs}, whose host was contended (grey); the orders leave them out."
     if len(report.configurations) < 2:
-        return "one configuration, nothing to compare"
+        return "Times: one configuration, nothing to compare."
     if without_verdict(completed).empty:
         most = percent_text(float(completed["largest_wait_share"].max()), 1)
-        return f"yes, nodes waited for a core for at most {most} of their step time"
-    return "yes, as far as recorded: equal computing differs by at most 15 % of a step"
+        return f"Times: yes, nodes waited for a core for at most {most} of their step time."
+    return "Times: yes, as far as recorded: equal computing differs by at most 15 % of a step."

@@ -15,15 +15,21 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     return " and ".join([between.join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def ranked(found: Sequence[Measured], text: Callable[[float], str]) -> str:
-    """The best, which comes first, and the runner-up; or those that have no order with the best."""
+def ranked(
+    found: Sequence[Measured], text: Callable[[float], str], repeated: str = "seed"
+) -> tuple[str, str]:
+    """The best, which comes first, and the rest: the runner-up, or what has no order with it."""
     best, others = found[0], found[1:]
     near = not_distinguishable(best, others)
     apart = [other for other in others if other not in near]
-    parts = [value_text(best, text)]
+    lead, parts = value_text(best, text), [""]
     if near:
-        names = listed([value_text(number, text) for number in (best, *near)], MOST_NAMES)
-        parts = [f"no winner: {names} are not distinguishable ({why_no_order([best, *near])})"]
+        lead = f"no winner: {lead}"
+        last = value_text(near[-1], text)
+        which = f" and {last}" if len(near) == 1 else f" and {len(near)} more, up to {last},"
+        if not best.is_time:
+            which = which.replace("up to", "down to")
+        parts = [f"{which} are not distinguishable ({why_no_order([best, *near])})"]
     if apart and not_distinguishable(apart[0], apart[1:]) == apart[1:] != []:
         names = listed([value_text(number, text) for number in apart], MOST_NAMES)
         parts.append(f"next, without an order: {names}{_times(best, apart[0])}")
@@ -31,11 +37,8 @@ def ranked(found: Sequence[Measured], text: Callable[[float], str]) -> str:
         parts.append(f"next: {value_text(apart[0], text)}{_times(best, apart[0])}")
         if len(apart) > 1:
             parts.append(f"last: {value_text(apart[-1], text)}{_times(best, apart[-1])}")
-    return (
-        "; ".join(parts)
-        + "."
-        + ("" if near and any(number.seeds == 1 for number in found) else _seeds(found))
-    )
+    is_told = near and any(number.seeds == 1 for number in found)
+    return lead, "; ".join(parts) + "." + ("" if is_told else _repetitions(found, repeated))
 
 
 def value_text(number: Measured, text: Callable[[float], str]) -> str:
@@ -49,8 +52,9 @@ def _times(best: Measured, other: Measured) -> str:
     return f" ({ratio:.1f}×)" if ratio > 1 else ""
 
 
-def _seeds(found: Sequence[Measured]) -> str:
+def _repetitions(found: Sequence[Measured], noun: str) -> str:
     counts = sorted({number.seeds for number in found})
     if counts == [1]:
-        return " One seed each." if len(found) > 1 else " One seed."
-    return f" Mean ± sd of {' to '.join(map(str, counts))} seeds."
+        return f" One {noun} each." if len(found) > 1 else f" One {noun}."
+    ends = " to ".join(dict.fromkeys(str(end) for end in (counts[0], counts[-1])))
+    return f" Mean ± sd of {ends} {noun}s."

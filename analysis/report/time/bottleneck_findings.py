@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from analysis.report.time.bottleneck_cases import Case, Comparison, Node, Study
+from analysis.tables.labels import slow_nodes
 from analysis.tables.noise import Measured, distinguishable, unequal_computing
 from analysis.theory.critical_path import place_text
-from cluster.observe.units import link_text, seconds_text
-from cluster.spec.links import parse_cores, parse_links
+from cluster.observe.units import seconds_text
 
 FELT = 1.2
 """A node whose step takes less than this times its usual time does not count as slowed down."""
@@ -37,20 +37,11 @@ def times(*ratios: float) -> str:
 
 def case_name(case: Case, beside: Sequence[Case] = ()) -> str:
     """A column's heading. Without slow nodes it depends on what is slow in the other cases."""
-    links = parse_links(case.bottleneck) if case.bottleneck else {}
-    cores = parse_cores(case.straggler) if case.straggler else {}
-    parts = _together({rank: f"at {link_text(str(link))}" for rank, link in links.items()})
-    parts += _together({rank: f"with {share:g} cores" for rank, share in cores.items()})
+    parts = slow_nodes(case.bottleneck, case.straggler)
     if parts:
         return listed(parts)
     slow_links = not beside or any(other.bottleneck for other in beside)
     return "no bottleneck" if slow_links else "no straggler"
-
-
-def _together(how: Mapping[int, str]) -> list[str]:
-    """Nodes that are slow in the same way are listed together."""
-    ways = dict.fromkeys(how.values())
-    return [f"{nodes_text([rank for rank in how if how[rank] == way])} {way}" for way in ways]
 
 
 def describe(comparison: Comparison) -> str:

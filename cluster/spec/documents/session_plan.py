@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.spec.documents.codec import SCHEMA, Amount, Document, DocumentError, Options
 from cluster.spec.documents.run_folder import RunFolder, read_document, write_json
-from cluster.spec.documents.summary import Summary
+from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.experiment import Experiment
 
 TO_COME, RUNNING, COMPLETED = "to come", "running", "completed"
@@ -41,12 +41,19 @@ class SessionPlan(Document):
     """Name or file of the preset; null without one."""
     title: str | None = None
     """The preset's title."""
+    memory_may_end: bool = False
+    """The preset looks for the end of memory: a run that finds it is an answer, not a failure."""
     data_dir: str | None = None
     """`--data-dir`, as an absolute path; null for the cache."""
     spark_master: str | None = None
     """`--spark-master`."""
     runs: list[PlannedRun] = field(default_factory=list)
     """Every run."""
+
+    def is_answered(self, summary: Summary) -> bool:
+        """Whether a run is completed, or has run out of memory where that is what was asked."""
+        starved = self.memory_may_end and OUT_OF_MEMORY in (summary.error or "")
+        return summary.status == COMPLETED or starved
 
     def experiments(self) -> dict[str, Experiment]:
         """By the name of the run's folder; SpecError for what is no experiment."""
@@ -82,9 +89,9 @@ class SessionFolder:
         return {planned.run: _state(self.run(planned.run)) for planned in plan.runs}
 
     def read_completed(self, plan: SessionPlan) -> dict[str, Summary]:
-        """The summaries of completed runs, by run."""
+        """The summaries of runs that need not be repeated, by run."""
         found = {planned.run: _summary(self.run(planned.run)) for planned in plan.runs}
-        return {run: s for run, s in found.items() if s is not None and s.status == COMPLETED}
+        return {run: s for run, s in found.items() if s is not None and plan.is_answered(s)}
 
 
 def run_names(experiments: Sequence[Experiment]) -> list[str]:

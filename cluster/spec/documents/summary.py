@@ -11,6 +11,8 @@ from cluster.spec.documents.links import MeasuredLink
 
 HELD, CONTENDED, UNKNOWN = "held", "contended", "unknown"
 """Verdicts on a run's times, in `fidelity`."""
+OUT_OF_MEMORY = "ran out of memory"
+"""In the error of a run whose node was ended for its memory."""
 
 
 class CurvePoint(Document):
