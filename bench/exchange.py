@@ -1,9 +1,7 @@
 """Duration of an exchange over its lower bound, for every strategy.
 
-The lower bound is the bytes of the busiest link, headers included, over its rate. A ratio
-slightly below 1 is possible: a round begins with the tokens that the link's bucket collected in
-the pause before it. `reduce-broadcast` sends whole messages up and down a tree, so that its
-bound is out of reach.
+The lower bound is the bytes of the busiest link, headers included, less its burst, over its rate.
+Acknowledgements are not in it: they take 1 % of a link that is full in both directions.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class CounterSource:
 
     name: str
     per_interval: float
-    """1 for the Docker API, 10 for the kernel."""
+    """10 for the kernel; for the Docker API at most 1, fewer with many nodes."""
     read: Callable[[], dict[int, Counters]]
 
 

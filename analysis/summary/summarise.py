@@ -3,12 +3,15 @@
 python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (command.py)
 """
 
+from collections.abc import Sequence
+
 from analysis.summary import control_traffic, counters, fidelity, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians, rounds_of
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import Result
+from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import CurvePoint, Seconds, Summary
 from cluster.spec.experiment import Experiment
@@ -58,7 +61,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         control_traffic=control_traffic.mean(run.control),
         traffic_matrix=traffic.matrix(run),
         counters=traffic.by_counter(run),
-        seconds=_seconds(run),
+        seconds=_seconds(run, folder.read_links()),
         fidelity=fidelity.describe(run, list(folder.read_host_samples())),
         links=folder.read_links(),
         network_activity_sum=counters.activity_sum(run.samples, 1.0),
@@ -104,22 +107,25 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
     return points
 
 
-def _seconds(run: RecordedRun) -> Seconds:
+def _seconds(run: RecordedRun, links: Sequence[MeasuredLink]) -> Seconds:
     times = [event.t for log in run.logs for event in log.events]
     return Seconds(
         total_s=round(max(times) - min(times), 4) if times else None,
         train_s=round(sum(run.logs[0].seconds("train")), 4),
         **medians(run.experiment, run.steps),
-        communication_bound_s=_communication_bound_s(run),
+        communication_bound_s=_communication_bound_s(run, links),
         by_node=by_node(run.experiment, run.steps),
     )
 
 
-def _communication_bound_s(run: RecordedRun) -> float | None:
+def _communication_bound_s(run: RecordedRun, links: Sequence[MeasuredLink]) -> float | None:
     """The lower bound of a step's exchange, mean over steps; None where no link is shaped."""
     experiment = run.experiment
     if run.hello is None or not experiment.links:
         return None
     per_round = run.predict(run.hello, experiment.rounds)
     rounds_per_step = experiment.rounds_per_epoch / experiment.steps_per_epoch
-    return round(theory.lower_bound_s(per_round, experiment.rates_mbit) * rounds_per_step, 6)
+    by_node = {link.node: link.burst_bytes or 0 for link in links}
+    bursts = [by_node.get(node_name(rank), 0) for rank in range(experiment.nodes)]
+    bound_s = theory.lower_bound_s(per_round, experiment.rates_mbit, bursts)
+    return round(bound_s * rounds_per_step, 6)

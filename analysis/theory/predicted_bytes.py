@@ -64,22 +64,28 @@ def predict(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
     return Prediction(setting.workers, sent, received)
 
 
-def lower_bound_s(predicted: Prediction, rates_mbit: Sequence[float | None]) -> float:
+def lower_bound_s(
+    predicted: Prediction, rates_mbit: Sequence[float | None], bursts: Sequence[float] = ()
+) -> float:
     """Least mean time of the rounds predicted: bytes over rate of the busiest link, with headers.
 
     A bound of the mean, not of each round: where rounds differ (pairwise), one may be shorter.
     A link carries its rate in each direction at the same time; None: the link is not throttled.
     Latency, waiting for messages and computing are left out. Packets are full: 1448 bytes of
-    payload travel as 1514.
+    payload travel as 1514. A token bucket passes its burst at once in every round.
     """
     times = [
-        max(sent, received) * 8 * WIRE_PER_PAYLOAD / (rate * 1e6)
-        for sent, received, rate in zip(
-            predicted.sent_by_rank, predicted.received_by_rank, rates_mbit, strict=True
+        (max(sent, received) * WIRE_PER_PAYLOAD - burst) * 8 / (rate * 1e6)
+        for sent, received, rate, burst in zip(
+            predicted.sent_by_rank,
+            predicted.received_by_rank,
+            rates_mbit,
+            bursts or [0.0] * len(rates_mbit),
+            strict=True,
         )
         if rate is not None
     ]
-    return max(times, default=0.0)
+    return max(0.0, *times) if times else 0.0
 
 
 # ------------------------------------------------------------------------------- adding up by rank

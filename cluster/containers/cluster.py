@@ -5,8 +5,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any, Self
 
 import yaml
@@ -37,6 +38,8 @@ from cluster.spec.documents.records import Counters, read_all_counters, total
 from cluster.spec.documents.run_folder import node_name
 
 STATE_EVERY_S = 0.5
+API_READINGS_PER_INTERVAL = 2
+"""Of all containers together."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
@@ -54,15 +57,13 @@ class DockerCluster:
         self._exits: dict[int, int] = {}
         self._paused: set[int] = set()
         self._checked = 0.0
-        self._stats: Any = None
+        self._connect = cache(client)  # for the collector's thread
         self.links: list[MeasuredLink] = []
         self.announcement: str | None = None
 
     @property
     def sources(self) -> tuple[CounterSource, ...]:
-        kernel = CounterSource("kernel", 10, lambda: read_all_counters(self._processes))
-        docker = CounterSource("docker", 1, self.read_api)
-        return (kernel, docker) if self._processes else (docker,)
+        return counter_sources(self._processes, self._containers, self._connect)
 
     def __enter__(self) -> Self:
         try:
@@ -227,20 +228,33 @@ class DockerCluster:
             return "its container was removed"
         return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
 
-    def read_api(self) -> dict[int, Counters]:
-        """Counters of the Docker API. One-shot: else each call takes almost two seconds."""
-        if self._stats is None:
-            self._stats = client().api  # a client for the collector's thread
-        readings = {}
-        for rank, container in self._containers.items():
-            stats = self._stats.stats(container.id, stream=False, one_shot=True)
-            networks = stats.get("networks")
-            if networks:
-                readings[rank] = total(
-                    Counters(n["tx_bytes"], n["tx_packets"], n["rx_bytes"], n["rx_packets"])
-                    for n in networks.values()
-                )
-        return readings
+
+def counter_sources(
+    processes: Mapping[int, int], containers: Mapping[int, Any], connect: Callable[[], Any]
+) -> tuple[CounterSource, ...]:
+    """The kernel's counters (no processes where the engine is in a virtual machine), and Docker's.
+
+    A reading of one container costs the engine some milliseconds of CPU, so there are few: only the
+    first and the last of a run are compared with the others' counts.
+    """
+    kernel = CounterSource("kernel", 10, lambda: read_all_counters(processes))
+    often = min(1.0, API_READINGS_PER_INTERVAL / max(1, len(containers)))
+    docker = CounterSource("docker", often, partial(read_api, connect, containers))
+    return (kernel, docker) if processes else (docker,)
+
+
+def read_api(connect: Callable[[], Any], containers: Mapping[int, Any]) -> dict[int, Counters]:
+    """Counters of the Docker API. One-shot: else each call takes almost two seconds."""
+    readings = {}
+    for rank, container in containers.items():
+        stats = connect().api.stats(container.id, stream=False, one_shot=True)
+        networks = stats.get("networks")
+        if networks:
+            readings[rank] = total(
+                Counters(n["tx_bytes"], n["tx_packets"], n["rx_bytes"], n["rx_packets"])
+                for n in networks.values()
+            )
+    return readings
 
 
 def _free_port(usual: int) -> int:

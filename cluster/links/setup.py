@@ -9,17 +9,13 @@ It prints a LinkAnswer as one line of JSON and opens the worker's gate (cluster/
 """
 
 import dataclasses
-import gzip
 import json
 import os
-import platform
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from cluster.links import gate, rate_probe, tc
 from cluster.links.burst_size import burst_bytes, queue_bytes
@@ -32,7 +28,6 @@ GOOD = 0.01
 ATTEMPTS = 4
 PAUSE_S = 0.2
 DELAY_OFF, DELAY_OFF_S = 0.05, 0.0005
-USUAL_HZ = 250
 STATISTICS = ["tc", "-s", "-j", "qdisc", "show"]
 
 
@@ -46,11 +41,11 @@ class LinkFailed(Exception):
 
 def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
     """Shape and verify the link; LinkFailed where it does not reach its target."""
-    hz = read_hz()
-    for command in tc.rate_commands(link, hz):
+    tick_s = time.clock_getres(time.CLOCK_MONOTONIC)  # the kernel's timers are no finer
+    for command in tc.rate_commands(link, tick_s):
         run(command)
     try:
-        measured = verify_rate(link, node, reference, hz)
+        measured = verify_rate(link, node, reference, tick_s)
         plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
         for command in tc.netem_commands(link):
             run(command)
@@ -66,10 +61,10 @@ def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
     return measured
 
 
-def verify_rate(link: Link, node: str, reference: str, hz: int) -> MeasuredLink:
+def verify_rate(link: Link, node: str, reference: str, tick_s: float) -> MeasuredLink:
     """Measure one direction after the other: acknowledgements would use the other's link."""
-    burst = burst_bytes(link, hz)
-    target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, hz))
+    burst = burst_bytes(link, tick_s)
+    target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, tick_s))
     sent, received = (
         measure_well(partial(measure, reference), target)
         for measure in (rate_probe.measure_sent, rate_probe.measure_received)
@@ -149,19 +144,6 @@ def run(command: tc.Command) -> str:
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise LinkFailed(f"'{' '.join(command)}' failed: {said}")
     return done.stdout
-
-
-def read_hz() -> int:
-    """CONFIG_HZ of this kernel, from its configuration where that is readable."""
-    for path in (Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")):
-        try:
-            text = (gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes())
-        except OSError:
-            continue
-        found = re.search(rb"^CONFIG_HZ=(\d+)$", text, re.MULTILINE)
-        if found:
-            return int(found[1])
-    return USUAL_HZ
 
 
 def main(text: str, node: str, reference: str) -> int:

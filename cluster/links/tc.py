@@ -8,7 +8,13 @@
 cluster/links/burst_size.py sizes the buckets.
 """
 
-from cluster.links.burst_size import FRAME_BYTES, QUEUE_S, burst_bytes, queue_bytes
+from cluster.links.burst_size import (
+    FRAME_BYTES,
+    QUEUE_S,
+    burst_bytes,
+    packet_bytes,
+    queue_bytes,
+)
 from cluster.spec.links import Link
 
 Command = list[str]
@@ -22,13 +28,14 @@ DEVICE = "eth0"
 INGRESS_DEVICE = "gw-ingress"
 
 
-def rate_commands(link: Link, hz: int) -> list[Command]:
+def rate_commands(link: Link, tick_s: float) -> list[Command]:
     """Commands that limit the rate both ways; they need CAP_NET_ADMIN in the node's namespace."""
     bucket = f"tbf rate {link.rate_bit}bit"
-    bucket += f" burst {burst_bytes(link, hz)} limit {queue_bytes(link, hz)}"
+    bucket += f" burst {burst_bytes(link, tick_s)} limit {queue_bytes(link, tick_s)}"
     return [
         command.split()
         for command in (
+            f"ip link set {DEVICE} gso_max_size {packet_bytes(link, tick_s)}",
             f"tc qdisc add dev {DEVICE} root handle 1: {bucket}",
             f"ip link add {INGRESS_DEVICE} type ifb",
             f"ip link set {INGRESS_DEVICE} up",

@@ -66,7 +66,7 @@ def test_bytes_of_verifying_links_are_not_booked_to_the_run(tmp_path: Path) -> N
 
 @pytest.mark.timed
 def test_a_bottleneck_slows_an_all_reduce_and_its_link_counts_overlimits(tmp_path: Path) -> None:
-    """2 MB at 20 Mbit/s: 1.33 M each way, 1.1 s per step. A burst of 28 kB needs no warning."""
+    """2 MB at 20 Mbit/s: 1.33 M each way, 1.1 s per step. A burst of 6 kB needs no warning."""
     model = ("--model", "synthetic:2M:4", "--workers", "3", "--train-size", "120", *STEP)
     flags = ("--bottleneck", "none", "--bottleneck", "1:20mbit", *model, "--output", str(tmp_path))
     measured = measure(*NETNS, *flags)
@@ -85,10 +85,27 @@ def test_a_bottleneck_slows_an_all_reduce_and_its_link_counts_overlimits(tmp_pat
 
 
 def test_a_burst_that_is_large_for_a_message_is_warned_of_once(tmp_path: Path) -> None:
-    flags = ("--workers", "2", "--train-size", "40", "--link", "10mbit", "--repeat", "2", *STEP)
+    flags = ("--workers", "2", "--train-size", "40", "--link", "200mbit", "--repeat", "2", *STEP)
     measured = measure(*NETNS, *flags, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
-    assert measured.stderr.count("warning: the link of node0 (10mbit) lets") == 1
+    assert measured.stderr.count("warning: the link of node0 (200mbit) lets") == 1
+
+
+def test_a_round_of_the_default_model_takes_at_least_its_bound(tmp_path: Path) -> None:
+    """87 kB on links of 100 Mbit/s: 7.3 ms, less 1 ms of burst.
+
+    The node that begins first receives everything afterwards; for the other, some may wait already.
+    """
+    flags = ("--workers", "2", "--train-size", "200", "--link", "100mbit", *STEP)
+    strategies = ("--strategy", "allreduce,gather-scatter,pairwise")
+    measured = measure(*NETNS, *flags, *strategies, "--output", str(tmp_path))
+    assert measured.code == 0, measured.stderr
+    for summary in measured.summaries:
+        bound_s = summary["seconds"]["communication_bound_s"]
+        assert bound_s == pytest.approx(0.0063, rel=0.02)
+        run = RunFolder(tmp_path / summary["session"] / summary["run"])
+        for steps in zip(*(NodeLog(run.read_events(rank)).steps for rank in (0, 1)), strict=True):
+            assert max(step.exchange_s or 0.0 for step in steps) >= bound_s
 
 
 @pytest.mark.timed

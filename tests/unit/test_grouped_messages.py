@@ -60,7 +60,7 @@ def test_a_large_tensor_is_several_groups_of_at_least_a_mebibyte() -> None:
         assert all(chunk.nbytes >= LEAST_GROUPED_BYTES for chunk in chunks[:-1])
     finally:
         group_messages(False)
-    assert len(pipeline_chunks(torch.empty(SEVERAL_GROUPS))) == 128
+    assert len(pipeline_chunks(torch.empty(SEVERAL_GROUPS))) > 128
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5])

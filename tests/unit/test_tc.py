@@ -4,7 +4,13 @@ import pytest
 
 from cluster.engine import EngineUnavailable
 from cluster.links import kernel_support
-from cluster.links.burst_size import FRAME_BYTES, LARGEST_PACKET, burst_bytes, queue_bytes
+from cluster.links.burst_size import (
+    FRAME_BYTES,
+    LARGEST_PACKET,
+    burst_bytes,
+    packet_bytes,
+    queue_bytes,
+)
 from cluster.links.tc import INGRESS_DEVICE, netem_commands, rate_commands
 from cluster.spec.documents.records import NOT_COUNTED
 from cluster.spec.links import Link, parse_link
@@ -13,7 +19,7 @@ RATES = [parse_link(f"{rate}mbit") for rate in (0.1, 1, 5, 20, 80, 100, 500, 100
 
 
 def lines(link: Link) -> list[str]:
-    return [" ".join(command) for command in rate_commands(link, 250)]
+    return [" ".join(command) for command in rate_commands(link, 0.0)]
 
 
 def test_both_directions_have_a_bucket_of_the_same_size() -> None:
@@ -40,18 +46,20 @@ def test_the_ingress_device_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("link", RATES, ids=str)
-@pytest.mark.parametrize("hz", [100, 250, 1000])
-def test_a_bucket_holds_a_tick_and_a_frame_and_not_much_more(link: Link, hz: int) -> None:
+@pytest.mark.parametrize("tick_s", [1e-9, 0.004, 0.01])
+def test_a_bucket_holds_a_tick_and_two_packets(link: Link, tick_s: float) -> None:
     rate = link.rate_bit / 8
-    burst = burst_bytes(link, hz)
-    assert burst >= rate / hz + FRAME_BYTES
-    assert burst <= rate / hz + LARGEST_PACKET
-    assert burst <= rate * (1 / hz + 0.006) + 2 * FRAME_BYTES
-    assert queue_bytes(link, hz) >= burst + rate * 0.05
+    burst, packet = burst_bytes(link, tick_s), packet_bytes(link, tick_s)
+    assert burst >= rate * tick_s + 2 * FRAME_BYTES
+    assert 2 * packet <= burst
+    assert 2 * FRAME_BYTES <= packet <= LARGEST_PACKET
+    assert queue_bytes(link, tick_s) >= burst + rate * 0.04
 
 
-def test_bursts_of_fast_links_hold_the_largest_packet() -> None:
-    assert burst_bytes(parse_link("1gbit"), 250) == 500_000 + LARGEST_PACKET
+@pytest.mark.parametrize("rate", [1, 5, 20, 50, 100])
+def test_a_message_of_the_default_model_feels_its_link(rate: int) -> None:
+    """87 kB, on a kernel with high-resolution timers: the burst is a seventh of it at most."""
+    assert burst_bytes(parse_link(f"{rate}mbit"), 1e-9) < 87_360 / 6.9
 
 
 def test_delay_and_loss_go_below_both_buckets_and_only_if_the_link_has_them() -> None:

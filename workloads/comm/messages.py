@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cluster.spec.schedules.messages import CHUNKS, LEAST_CHUNK_BYTES
+from cluster.spec.schedules.messages import LEAST_CHUNK_BYTES, chunk_lengths
 
 WIRE_TYPES: dict[str, torch.dtype | None] = {
     "none": None,
@@ -68,17 +68,14 @@ def receive(tensor: Tensor, source: int, tag: int = 0) -> dist.Work:
 def pipeline_chunks(flat: Tensor) -> tuple[Tensor, ...]:
     """Split a tensor into the chunks of a pipeline.
 
-    A pipeline idles for one chunk while it fills and one while it drains: 1 to 2 % of the time with
-    128 chunks. Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %.
-    Grouped messages use fewer, larger chunks: starting a group on a GPU takes about 10 µs.
+    Chunks have at least 32 KiB, of which Gloo's 144 bytes per message are 0.4 %. Grouped messages
+    use fewer, larger chunks: starting a group on a GPU takes about 10 µs.
     """
-    if not flat.numel():
-        return ()
-    chunks, least_bytes = CHUNKS, LEAST_CHUNK_BYTES
+    length, item_bytes = flat.numel(), flat.element_size()
     if messages_are_grouped():
-        chunks, least_bytes = GROUPED_CHUNKS, LEAST_GROUPED_BYTES
-    size = max(-(-flat.numel() // chunks), least_bytes // flat.element_size())
-    return tuple(flat.split(size))
+        size = max(-(-length // GROUPED_CHUNKS), LEAST_GROUPED_BYTES // item_bytes)
+        return tuple(flat.split(size)) if length else ()
+    return tuple(flat.split(chunk_lengths(length, LEAST_CHUNK_BYTES // item_bytes)))
 
 
 def sendrecv(outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:

@@ -110,7 +110,7 @@ class Sample:
     t: float
     """Unix time, seconds."""
     source: str
-    """Who counted: `kernel` (ten readings an interval) or `docker` (one)."""
+    """Who counted: `kernel` (ten readings an interval) or `docker` (at most one)."""
     node: str
     """The node's name."""
     counters: Counters

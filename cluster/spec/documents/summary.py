@@ -208,7 +208,7 @@ class Seconds(Document):
     exposed_communication_median_s: Amount | None = None
     """Of it, the exchange that computation does not hide."""
     communication_bound_s: Amount | None = None
-    """Lower bound of a step's exchange on these links; null where none is shaped."""
+    """Lower bound of a step's exchange on these links, less a burst; null where none is shaped."""
     by_node: list[NodeSeconds] = field(default_factory=list)
     """Every node's medians."""
 

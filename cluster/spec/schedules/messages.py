@@ -20,7 +20,7 @@ The building blocks, for M bytes:
     two phases   everyone sends piece j, M/g, to member j, which averages what it got, encodes it
             again and sends it to everyone: 2(g-1) messages of M/g, for codes that do not add up
     tree    binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a
-            step; results go down, to all children at once
+            step; results go down, to all children at once. Both chunk by chunk, at the same time
 
 Equal messages are stored as one flow with a count: a ring of 1,024 is one flow of 2,046 steps. Not
 modelled: packet headers, framing, acknowledgements, and pieces of unequal size where M/g is not
@@ -94,7 +94,8 @@ class Setting:
 
 
 CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
-"""Of a pipelined message: at most so many chunks, none smaller."""
+"""Of a pipelined message: about so many chunks, none smaller but at its two ends."""
+MANY_CHUNKS = 16
 Amount = int | Fraction
 """Bytes, exactly: a piece of a ring need not be whole."""
 
@@ -161,6 +162,19 @@ def each_message(messages: Messages) -> list[Message]:
     return found
 
 
+def chunk_lengths(length: int, least: int) -> list[int]:
+    """The chunks of a pipelined message of so many elements; `least` is the usual least length.
+
+    A pipeline idles for its first chunk while it fills and for its last while it drains. So the
+    chunks at both ends of a long message are an eighth, a quarter and half as long as the others.
+    """
+    size = max(-(-length // CHUNKS), least)
+    ends = [size // 8, size // 4, size // 2] if length >= MANY_CHUNKS * size else []
+    middle = length - 2 * sum(ends)
+    full, rest = divmod(middle, size)
+    return [*ends, *[size] * full, *([rest] if rest else []), *reversed(ends)]
+
+
 # --------------------------------------------------------------------------------- building blocks
 
 
@@ -205,12 +219,24 @@ def _two_phases(members: Sequence[int], message_bytes: int) -> Messages:
     return tuple(Flow(sources, destinations, piece, step=phase) for phase in range(2))
 
 
+def parent_of(place: int) -> int:
+    """In a binomial tree: the place without its lowest binary 1."""
+    return place & (place - 1)
+
+
+def children_of(place: int, places: int) -> list[int]:
+    """In a binomial tree of so many places, the nearest first."""
+    below = place & -place or places
+    distances = (2**level for level in range(below.bit_length()) if 2**level < below)
+    return [place + distance for distance in distances if place + distance < places]
+
+
 def _levels(places: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Children and parents in a binomial tree, by the lowest binary 1 of the child's place."""
     levels = []
     for level in range((len(places) - 1).bit_length()):
         children = range(2**level, len(places), 2 ** (level + 1))
-        parents = (places[child - 2**level] for child in children)
+        parents = (places[parent_of(child)] for child in children)
         levels.append((tuple(places[child] for child in children), tuple(parents)))
     return levels
 
@@ -273,8 +299,10 @@ def parameter_server(_index: int, setting: Setting) -> Messages:
 
 
 def reduce_broadcast(_index: int, setting: Setting) -> Messages:
+    """Chunk by chunk: the mean of one goes down while sums of the next ones go up."""
     up = _up_the_tree(setting.ring, setting.exchanged_bytes)
-    return up + _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
+    down = _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
+    return tuple(replace(flow, pipelined=True) for flow in up + down)
 
 
 def groups_of_neighbours(index: int, setting: Setting) -> Messages:
