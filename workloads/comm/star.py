@@ -33,9 +33,9 @@ from workloads.comm.messages import (
     sendrecv,
 )
 
-CHUNKS_AHEAD = 3
-"""Chunks of each leaf for which its root posts receives in advance. More would let leaves run ahead
-of the slowest, and overflow the queue of the root's link."""
+CHUNKS_AHEAD, LEAST_AHEAD = 10, 3
+"""Chunks for which a root posts receives in advance: of all leaves together, and at least of each.
+More would let leaves run ahead of the slowest, and overflow the queue of the root's link."""
 
 Finish = Callable[[slice, Tensor], object]
 """Turns a chunk's sum, in place, into the result for the leaves; the slice is its position."""
@@ -93,7 +93,7 @@ def _reduced(chunks: Sequence[Tensor], leaves: Sequence[int]) -> Iterator[Tensor
     if not chunks:
         return
     size = max(chunk.numel() for chunk in chunks)
-    ahead = min(len(chunks), CHUNKS_AHEAD)
+    ahead = min(len(chunks), max(LEAST_AHEAD, CHUNKS_AHEAD // len(leaves)))
     memory = reused_buffer("star", ahead * len(leaves) * size, chunks[0].dtype, chunks[0].device)
     inbox = memory.view(ahead, len(leaves), size)
 
