@@ -94,7 +94,8 @@ def _row(report: Report, configuration: Configuration, target: float | None) -> 
         row["to_target_bytes"] = got.payload_bytes
         row["to_target_bytes_sd"] = got.payload_bytes_sd
         if got.seeds < got.of:
-            row["to_target_bytes_note"] = f"{got.seeds} of {got.of} runs reached it"
+            some = f"{got.seeds} of {got.of} runs reached it"
+            row["to_target_bytes_note"] = some if got.seeds else "not reached"
     if len(configuration.numbers) > 1:
         row["by_seed"] = [
             {**run.to_dict(), "configuration": f"seed {run['seed']}", "share": _share(run)}

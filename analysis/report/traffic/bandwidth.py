@@ -50,7 +50,8 @@ def section(report: Report) -> Section | None:
     if not rows:
         return None
     shaped = [row for row in rows if row["utilisation"] is not None]
-    why = report.why_contended(report.configurations)
+    drawn = {row["configuration"] for row in shaped}
+    why = report.why_contended(c for c in report.configurations if c.label in drawn)
     body: list[Block] = [replace(_chart(shaped), contended=why)] if shaped else []
     body.append(Table(rows, COLUMNS))
     frame = pd.DataFrame(rows).drop(columns="contended")

@@ -70,7 +70,8 @@ def _by_pair(runs: Runs, shown: list[Configuration]) -> list[page.Block]:
     body: list[page.Block] = _heat_maps(panels[:MOST_PANELS])
     if len(panels) > MOST_PANELS:
         rest = panels[MOST_PANELS:]
-        body.append(page.Details(f"{len(rest)} more configurations", _heat_maps(rest)))
+        more = f"{len(rest)} more configuration{'' if len(rest) == 1 else 's'}"
+        body.append(page.Details(more, _heat_maps(rest)))
     if panels and len(known) < len(shown):
         body += page.texts(_unmeasured(len(shown) - len(known), len(shown)))
     if known:
