@@ -17,10 +17,8 @@ from cluster.spec.documents.summary import CONTENDED, HELD
 
 def by_verdict(runs: pd.DataFrame) -> dict[int, str]:
     """By number of a run that is contended: why its times allow no conclusion."""
-    found = runs[runs["fidelity"] == CONTENDED]
-    return {
-        int(str(number)): _reason(run["largest_wait_share"]) for number, run in found.iterrows()
-    }
+    waits = runs["largest_wait_share"][runs["fidelity"] == CONTENDED]
+    return {int(str(number)): _reason(share) for number, share in waits.items()}
 
 
 def _reason(wait_share: Any) -> str:

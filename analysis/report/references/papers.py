@@ -128,10 +128,18 @@ def papers() -> list[Paper]:
 
 def matching(runs: pd.DataFrame, wanted: Options) -> pd.DataFrame:
     """A text that ends in * matches the beginning of a name; a|b matches a and b; none no value."""
-    fits = [True] * len(runs)
+    return runs.loc[matching_numbers(runs, wanted)]
+
+
+def matching_numbers(runs: pd.DataFrame, wanted: Options) -> list[int]:
+    """Of the matching runs. Rows of so wide a table take long to copy: none is copied here."""
+    numbers = [int(number) for number in runs.index]
     for key, value in wanted.items():
-        fits = [fit and _fits(have, value) for fit, have in zip(fits, runs[key], strict=True)]
-    return runs[pd.Series(fits, index=runs.index, dtype=bool)]
+        if not numbers:
+            break
+        column = runs[key]
+        numbers = [number for number in numbers if _fits(column.loc[number], value)]
+    return numbers
 
 
 def _fits(have: Any, wanted: int | float | str | bool | None) -> bool:

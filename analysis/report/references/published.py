@@ -37,6 +37,7 @@ def section(report: Report) -> Section | None:
     presets = {name: preset_of(found.command) for name, found in report.environments.items()}
     tables = compare_tables(completed, presets)
     sheets = filled_sheets(derived, presets)
+    busy = contended(derived) | report.contended
     body = [
         block
         for paper in papers()
@@ -45,7 +46,7 @@ def section(report: Report) -> Section | None:
             [found for found in tables if found.paper.title == paper.title],
             next((sheet for sheet in sheets if sheet.paper.title == paper.title), None),
             derived,
-            contended(derived) | report.contended,
+            busy,
         )
     ]
     if not body:

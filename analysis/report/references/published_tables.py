@@ -118,7 +118,7 @@ def _numbers(
     for row in published.rows:
         wanted = {**paper.given, **published.match, **row.match}
         wanted = {key: value for key, value in wanted.items() if key not in without}
-        found.append(tuple(int(number) for number in papers.matching(runs, wanted).index))
+        found.append(tuple(papers.matching_numbers(runs, wanted)))
     return found
 
 
