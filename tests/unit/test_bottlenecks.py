@@ -174,8 +174,8 @@ def test_every_case_names_the_strategies_with_the_shortest_and_the_longest_step(
 
     study = Study("s", "", (compared("a", 1, 9), compared("b", 2, 5), compared("c", 3, 7)))
     assert re.findall(r"([\d.]+) s \((.)\)", extremes(study)) == [
-        *(("1.00", "a"), ("3.00", "c")),
         *(("5.00", "b"), ("9.00", "a")),
+        *(("1.00", "a"), ("3.00", "c")),
     ]
     assert extremes(Study("s", "", study.comparisons[:1])) == ""
 

@@ -17,7 +17,7 @@ from analysis.report.overview.ranking import MOST_NAMES, listed, ranked, value_t
 from analysis.report.overview.trust import AGREES, compared, is_measured
 from analysis.report.page import Answer
 from analysis.report.time.bottleneck_cases import find_studies
-from analysis.report.time.bottleneck_findings import extremes
+from analysis.report.time.bottleneck_findings import extremes_by_case
 from analysis.report.time.scaling import find_series, why_contended
 from analysis.tables.configurations import SAME, Configuration, grouped, named
 from analysis.tables.contention import by_verdict, without_verdict
@@ -177,10 +177,12 @@ def _slow_nodes(report: Report) -> list[Answer]:
     """Grey where no case has an order."""
     found = []
     for study in find_studies(report.runs):
-        if text := extremes(study):
-            clauses = text.split("; ")
+        clauses = [f"{case}: {steps}" for case, steps in extremes_by_case(study).items()]
+        if clauses:
             grey = all("no order" in clause for clause in clauses)
-            found.append(Answer("With slow nodes", f"{text} ({study.title})", grey))
+            rest = "; ".join(["", *clauses[1:]])
+            text = f"{rest}. Steps of the slowest node; {study.title}."
+            found.append(Answer("With a slow node", text, grey, clauses[0]))
     return found
 
 

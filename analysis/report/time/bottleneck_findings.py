@@ -137,14 +137,17 @@ def _share(node: Node) -> float:
 
 def extremes(study: Study) -> str:
     """The strategies with the shortest and the longest step in every case, where they differ."""
+    found = "; ".join(f"{case}: {steps}" for case, steps in extremes_by_case(study).items())
+    return f"Step of the slowest node, by strategy: {found}." if found else ""
+
+
+def extremes_by_case(study: Study) -> dict[str, str]:
+    """Those with slow nodes first; empty where there is one strategy."""
     if len(study.comparisons) < 2:
-        return ""
+        return {}
     cases = study.comparisons[0].cases
-    clauses = [
-        f"{case_name(case, cases)}: {_extremes(study.comparisons, index)}"
-        for index, case in enumerate(cases)
-    ]
-    return f"Step of the slowest node, by strategy: {'; '.join(clauses)}."
+    order = sorted(range(len(cases)), key=lambda index: not cases[index].slow_ranks)
+    return {case_name(cases[i], cases): _extremes(study.comparisons, i) for i in order}
 
 
 def _extremes(comparisons: Sequence[Comparison], index: int) -> str:
