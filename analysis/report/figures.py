@@ -4,7 +4,7 @@ Text and grid take their colours from the page, light or dark.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Protocol
 
@@ -172,7 +172,11 @@ def bar_chart(
         for strategy, members in by_strategy(upwards).items()
     ]
     names = [row["configuration"] for row in upwards]
-    return chart_of_bars(name, title, traces, names, scale)
+    chart = chart_of_bars(name, title, traces, names, scale)
+    spreads = [row.get(f"{value}_sd") for row in rows]
+    if not error_bars(spreads)["visible"]:
+        return chart
+    return replace(chart, caption="Error bars: standard deviation over seeds.")
 
 
 def chart_of_bars(
