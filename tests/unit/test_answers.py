@@ -117,6 +117,25 @@ def test_a_difference_of_computing_is_no_order_of_strategies(label_skew: Runs) -
     assert not any(answer.grey for answer in answers(quiet))
 
 
+def test_runs_that_learn_otherwise_are_repetitions_of_one_step(label_skew: Runs) -> None:
+    """All-reduces of 3 and of 5 epochs take equal steps; pairs are another strategy."""
+    report = seeds(label_skew, ("allreduce", 0.9), ("allreduce", 0.9), ("pairwise", 0.9))
+    more = {"step_median_s": [0.16, 0.18, 0.09], "compute_median_s": 0.02, "epochs": [3, 5, 3]}
+    table = report.runs.table.assign(**more, seed=1)
+    text = said(Report.of(dataclasses.replace(report.runs, table=table)), "Fastest step")
+    assert "pairwise (ring), 1 pass, 90.0 ms; next: allreduce, 170 ± 14 ms (1.9×)" in text
+    assert "1 to 2 runs" in text
+
+
+def test_slow_nodes_are_told_in_words(label_skew: Runs) -> None:
+    run = label_skew.table.iloc[0].copy()
+    run["bottleneck"], run["straggler"] = "0:20mbit,2:20mbit", "1:0.05"
+    (text,) = labels([run], ["bottleneck", "straggler"], with_workers=False)
+    assert text == "allreduce, nodes 0 and 2 at 20 Mbit/s, node 1 with 0.05 cores"
+    run["bottleneck"] = "x"  # of another version
+    assert labels([run], ["bottleneck"], with_workers=False) == ["allreduce, x"]
+
+
 def test_computing_that_is_a_small_part_of_a_step_may_differ(label_skew: Runs) -> None:
     """4 ms more of computing do not make an order of 164 ms and 88 ms."""
     report = steps_on_links(label_skew, (0.002, 0.006))
