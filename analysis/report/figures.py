@@ -26,7 +26,7 @@ LEGEND_MOST = 14
 """With more lines than this the legend has one entry per strategy; hovering names the line."""
 PANELS_FROM = 7
 """So many lines are hard to tell apart in one panel: each has one of its own."""
-PANELS_MOST = 24
+PANELS_MOST = 36
 """With more lines there is a panel for each strategy."""
 NARROW = 0.01
 """Shares closer together than this would look far apart on an axis of their own."""

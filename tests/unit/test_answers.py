@@ -105,10 +105,7 @@ def test_a_difference_of_computing_is_no_order_of_strategies(label_skew: Runs) -
     text = said(contended, "Fastest step")
     assert text.startswith("No order")
     assert "20.0 ms to 100 ms" in text
-    assert {answer.question for answer in answers(contended) if answer.grey} == {
-        "Fastest step",
-        "Communication, share of a step",
-    }
+    assert [answer.question for answer in answers(contended) if answer.grey] == ["Fastest step"]
     assert set(contended.contended) == {1, 2}
     quiet = steps_on_links(label_skew, (0.02, 0.022))
     text = said(quiet, "Fastest step")

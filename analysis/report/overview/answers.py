@@ -51,7 +51,18 @@ def answers(report: Report) -> list[Answer]:
         where = f", {task}" if len(report.tasks) > 1 else ""
         about = [_accuracy(configurations), *_bytes(report, configurations)]
         found += [replace(answer, question=answer.question + where) for answer in about]
-    return [*found, *_trust(report)]
+    return [*(answer for answer in found if not answer.grey), *_in_grey(found), *_trust(report)]
+
+
+def _in_grey(answers: Sequence[Answer]) -> list[Answer]:
+    """After those that hold; questions without an order are one line, since the reason is one."""
+    grey = [answer for answer in answers if answer.grey]
+    none = [answer for answer in grey if answer.text.startswith("No order")]
+    rest = [answer for answer in grey if answer not in none]
+    if len(none) < 2:
+        return [*none, *rest]
+    questions = [none[0].question, *(answer.question.lower() for answer in none[1:])]
+    return [replace(none[0], question="; ".join(questions)), *rest]
 
 
 def _speed(report: Report) -> list[Answer]:
@@ -79,8 +90,8 @@ def _speed(report: Report) -> list[Answer]:
         lost = [config for config in members if not kept.issuperset(config.numbers)]
         text = rest + _reached_by(held) + _left_out(lost) + burst
         found.append(Answer(question, text, lead=lead))
-    if settings:
-        found += _shares(report, settings[0])
+    if settings and not report.why_contended(settings[0]):
+        found += _shares(settings[0])
     return found
 
 
@@ -157,7 +168,7 @@ def _where(
     return ", ".join(words[name](configuration.values([name])[0]) for name in words if name in told)
 
 
-def _shares(report: Report, members: Sequence[Configuration]) -> list[Answer]:
+def _shares(members: Sequence[Configuration]) -> list[Answer]:
     """Exposed communication over the step, least and most."""
     found = []
     for member in named(members, with_workers=False):
@@ -170,7 +181,7 @@ def _shares(report: Report, members: Sequence[Configuration]) -> list[Answer]:
         return []
     ends = [f"{percent_text(share, 0)} ({label})" for share, label in (min(found), max(found))]
     text = f"{' to '.join(dict.fromkeys(ends))}."
-    return [Answer("Communication, share of a step", text, bool(report.why_contended(members)))]
+    return [Answer("Communication, share of a step", text)]
 
 
 def _slow_nodes(report: Report) -> list[Answer]:
