@@ -61,7 +61,8 @@ def _in_grey(answers: Sequence[Answer]) -> list[Answer]:
     rest = [answer for answer in grey if answer not in none]
     if len(none) < 2:
         return [*none, *rest]
-    questions = [none[0].question, *(answer.question.lower() for answer in none[1:])]
+    others = (f"{answer.question[:1].lower()}{answer.question[1:]}" for answer in none[1:])
+    questions = dict.fromkeys([none[0].question, *others])
     return [replace(none[0], question="; ".join(questions)), *rest]
 
 
@@ -188,12 +189,14 @@ def _slow_nodes(report: Report) -> list[Answer]:
     """Grey where no case has an order."""
     found = []
     for study in find_studies(report.runs):
-        clauses = [f"{case}: {steps}" for case, steps in extremes_by_case(study).items()]
-        if clauses:
-            grey = all("no order" in clause for clause in clauses)
-            rest = "; ".join(["", *clauses[1:]])
-            text = f"{rest}. Steps of the slowest node; {study.title}."
-            found.append(Answer("With a slow node", text, grey, clauses[0]))
+        cases = extremes_by_case(study)
+        if cases and all(steps.startswith("no order") for steps in cases.values()):
+            reason = next(iter(cases.values()))
+            found.append(Answer("With a slow node", _capital(reason), grey=True))
+        elif cases:
+            lead, *others = (f"{case}: {steps}" for case, steps in cases.items())
+            text = f"{'; '.join(['', *others])}. Steps of the slowest node; {study.title}."
+            found.append(Answer("With a slow node", text, lead=lead))
     return found
 
 
