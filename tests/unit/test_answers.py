@@ -117,7 +117,11 @@ def test_a_difference_of_computing_is_no_order_of_strategies(label_skew: Runs) -
 def test_runs_that_learn_otherwise_are_repetitions_of_one_step(label_skew: Runs) -> None:
     """All-reduces of 3 and of 5 epochs take equal steps; pairs are another strategy."""
     report = seeds(label_skew, ("allreduce", 0.9), ("allreduce", 0.9), ("pairwise", 0.9))
-    more = {"step_median_s": [0.16, 0.18, 0.09], "compute_median_s": 0.02, "epochs": [3, 5, 3]}
+    more: dict[str, Any] = {
+        "step_median_s": [0.16, 0.18, 0.09],
+        "compute_median_s": 0.02,
+        "epochs": [3, 5, 3],
+    }
     table = report.runs.table.assign(**more, seed=1)
     text = said(Report.of(dataclasses.replace(report.runs, table=table)), "Fastest step")
     assert "pairwise (ring), 1 pass, 90.0 ms; next: allreduce, 170 ± 14 ms (1.9×)" in text
