@@ -29,7 +29,8 @@ def score_consensus(
 ) -> Score:
     """Average all workers' models, then score the average on `size` test samples.
 
-    Each worker scores a part of the samples: one pass over the test set in total, whatever N. The
+    Loss and accuracy are those of a prediction: a text has one for each of its bytes. Each worker
+    scores a part of the samples: one pass over the test set in total, whatever N. The
     workers' own parameters and buffers are restored afterwards.
     """
     own = [tensor.clone() for tensor in flat.state]
@@ -39,6 +40,7 @@ def score_consensus(
         for before, part in zip(own, flat.parts, strict=False)
     )
     norm = math.hypot(*(float(part.parameters.double().norm()) for part in flat.parts))
+    predictions = size * data.test_labels[:1].numel()
     batches = test_batches(data, rank=peers.rank, workers=peers.workers, test_size=size)
     correct, loss = _count(model, batches if size else ())
     device = flat.state[0].device
@@ -47,8 +49,8 @@ def score_consensus(
     for tensor, before in zip(flat.state, own, strict=True):
         tensor.copy_(before)
     return Score(
-        accuracy=float(sums[0]) / size if size else None,
-        loss=float(sums[1]) / size if size else None,
+        accuracy=float(sums[0]) / predictions if size else None,
+        loss=float(sums[1]) / predictions if size else None,
         test_samples=size or None,
         consensus_distance=math.sqrt(float(sums[2]) / peers.workers) / norm if norm else 0.0,
     )
@@ -67,7 +69,7 @@ def own_accuracy(model: nn.Module, data: Samples, size: int) -> float | None:
     if not size:
         return None
     correct, _ = _count(model, test_batches(data, rank=0, workers=1, test_size=size))
-    return correct / size
+    return correct / (size * data.test_labels[:1].numel())
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from analysis.summary.node_log import NodeLog
+from cluster.spec.catalogue import predictions_of
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.summary import EpochCourse, LearningRate, Shards, Training
 from cluster.spec.experiment import Experiment
@@ -63,11 +64,12 @@ def _epoch(experiment: Experiment, epoch: int, by_worker: Sequence[Sequence[Step
     steps = [step for of_worker in by_worker for step in of_worker]
     losses = [step.loss for step in steps if step.loss is not None]
     correct = [step.correct for step in steps if step.correct is not None]
+    predictions = experiment.batch_size * predictions_of(experiment.dataset)
     is_scored = experiment.dataset != "none" and len(correct) == len(steps)
     return EpochCourse(
         epoch=epoch,
         train_loss=round(fmean(losses), 6) if losses else None,
-        train_accuracy=round(fmean(correct) / experiment.batch_size, 6) if is_scored else None,
+        train_accuracy=round(fmean(correct) / predictions, 6) if is_scored else None,
         seconds=_seconds(by_worker, "step_s"),
         data_s=_seconds(by_worker, "data_s"),
         compute_s=_seconds(by_worker, "compute_s"),

@@ -11,6 +11,10 @@ from typing import Any
 IMAGES_28 = "images of 1 x 28 x 28"
 IMAGES_32 = "images of 3 x 32 x 32"
 SENTENCES = "pairs of sentences"
+WINDOW = 128
+"""Bytes in a sample of a text."""
+BYTES = 256
+TEXT = f"text in windows of {WINDOW} bytes"
 NOTHING = "nothing"
 
 
@@ -24,6 +28,8 @@ class DataFacts:
     classes: int
     train_size: int
     test_size: int
+    predictions: int = 1
+    """Labels of a sample: 1, or one for each byte of a text."""
 
 
 DATASETS = {
@@ -31,6 +37,9 @@ DATASETS = {
     "fashion-mnist": DataFacts("pieces of clothing", IMAGES_28, 10, 60_000, 10_000),
     "cifar10": DataFacts("small photographs", IMAGES_32, 10, 50_000, 10_000),
     "rte": DataFacts("whether one sentence follows from another", SENTENCES, 2, 2_490, 277),
+    "sotu": DataFacts(
+        "State of the Union addresses, byte by byte", TEXT, BYTES, 75_856, 8_219, predictions=WINDOW
+    ),
     "none": DataFacts("no data, for synthetic models", NOTHING, 0, 10**9, 0),
 }
 
@@ -82,6 +91,8 @@ MODELS = {
         108_311_810,
         weights="bert-base-cased",
     ),
+    "gpt-tiny": ModelFacts("byte-level GPT, 5 layers of 128", TEXT, 1_040_768),
+    "gpt-small": ModelFacts("byte-level GPT, 6 layers of 384", TEXT, 10_795_008),
 }
 
 CIFAR_COURSE = {
@@ -96,6 +107,17 @@ CIFAR_COURSE = {
     "epochs": 1,
 }
 """The set-up of many courses."""
+
+GPT_COURSE = {
+    "dataset": "sotu",
+    "batch_size": 16,
+    "optimizer": "adamw",
+    "lr": 3e-3,
+    "weight_decay": 0.1,
+    "train_size": 16_384,
+    "test_size": 512,
+    "epochs": 4,
+}
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "mnist": {"model": "mnist-cnn", "dataset": "mnist"},
@@ -112,6 +134,8 @@ WORKLOADS: dict[str, dict[str, Any]] = {
         "train_size": 2_490,
         "epochs": 3,
     },
+    "gpt-tiny": {"model": "gpt-tiny", **GPT_COURSE},
+    "gpt-small": {"model": "gpt-small", **GPT_COURSE, "lr": 1e-3},
 }
 """A model, its data and how it is usually trained: options that flags beside --workload replace.
 
@@ -122,6 +146,11 @@ Of several models the first whose pretrained weights are in reach is taken; the 
 def fitting(model: str) -> list[str]:
     """The data sets that a model takes."""
     return [name for name, facts in DATASETS.items() if facts.gives == MODELS[model].takes]
+
+
+def predictions_of(dataset: str) -> int:
+    """Labels of a sample, each of which is predicted; 1 for a data set that is not in the table."""
+    return DATASETS[dataset].predictions if dataset in DATASETS else 1
 
 
 def files_of(model: str, dataset: str) -> list[str]:

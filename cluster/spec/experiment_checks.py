@@ -138,6 +138,11 @@ def _check_data(experiment: Experiment) -> None:
         )
     how = experiment.partition
     _parsed(f"partition {how!r}", catalogue.parse_partition, how)
+    if how != "iid" and facts.predictions > 1:
+        raise SpecError(
+            f"partition {how} needs a label for each sample; {experiment.dataset} gives"
+            f" {facts.gives}: use --partition iid"
+        )
     if experiment.augment and not facts.gives.startswith("images"):
         raise SpecError(f"augment is for images; {experiment.dataset} gives {facts.gives}")
     if experiment.shuffle == "fixed" and experiment.epochs == 1:

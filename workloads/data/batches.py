@@ -29,7 +29,7 @@ MOST_TESTED, NUMBERS_TESTED = 500, 400_000
 """Limits of a test batch, in samples and in numbers: large images have large activations."""
 
 Batch = tuple[Tensor, Tensor]
-"""A network's inputs, and n labels (int64)."""
+"""A network's inputs, and n labels (int64), or n rows of them."""
 
 
 def epoch_order(available: int, train_size: int, seed: int, epoch: int) -> Tensor:
@@ -112,7 +112,7 @@ class Shard:
         """How often each label occurs in the first epoch; None without labels."""
         if self.spec.dataset == "none":
             return None
-        labels = self.data.train_labels[self.rows(1).flatten()].long()
+        labels = self.data.train_labels[self.rows(1).flatten()].flatten().long()
         classes = int(self.data.train_labels.max()) + 1
         counts: list[int] = labels.bincount(minlength=classes).tolist()
         return counts

@@ -10,6 +10,7 @@ from torch.nn import functional
 from cluster.spec import synthetic
 from workloads.data.tokens import WEIGHTS, weights_of
 from workloads.models.bert import BASE_CASED, MINILM, Bert, load_pretrained
+from workloads.models.gpt import SMALL, TINY, Gpt
 from workloads.models.synthetic import SyntheticNet
 from workloads.models.vision import ResNet18, Vgg11
 
@@ -52,6 +53,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "resnet18": ResNet18,
     "bert-minilm": lambda: Bert(MINILM),
     "bert-base-cased": lambda: Bert(BASE_CASED),
+    "gpt-tiny": lambda: Gpt(TINY),
+    "gpt-small": lambda: Gpt(SMALL),
 }
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from analysis.report.accuracy import curves
 from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
+from cluster.spec.catalogue import predictions_of
 
 POINTS = 60
 """Of a training curve: each is the mean of the steps since the one before."""
@@ -54,7 +55,8 @@ def _train(runs: Runs, config: Configuration, measure: str) -> pd.DataFrame:
     if measure == "loss":
         steps = steps.assign(value=steps["loss"])
     else:
-        steps = steps.assign(value=steps["correct"] / _known(config, "batch_size"))
+        predictions = _known(config, "batch_size") * predictions_of(str(config.row["dataset"]))
+        steps = steps.assign(value=steps["correct"] / predictions)
         if str(config.row["dataset"]) == "none":
             steps = steps.iloc[:0]
     steps = steps.dropna(subset=["value"])

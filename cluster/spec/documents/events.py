@@ -137,7 +137,8 @@ class Step(Event, kind="step"):
     loss: float | None = None
     """Training loss of the batch; null where it is not finite."""
     correct: Count | None = None
-    """Samples of the batch that were classified correctly."""
+    """Labels of the batch that were predicted correctly: one for each sample, or for each byte of
+    a text."""
     step_s: Amount
     """Seconds from the step's begin to its end."""
     data_s: Amount
