@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis.tables.columns import COLUMNS, find
+from cluster.spec.codecs import parse_codec
 from cluster.spec.documents.codec import DocumentError, Options, hints, reader
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
@@ -19,6 +20,7 @@ PARSED: dict[str, Callable[[str], object]] = {
     "link": parse_link,
     "bottleneck": parse_links,
     "straggler": parse_cores,
+    "compress": parse_codec,
 }
 WITHIN = {"test_size": (1, 10**9), "momentum": (0, 1)}
 """Of options whose bounds depend on others in an Experiment."""

@@ -30,7 +30,10 @@ POISONS = (
     "<!--<script>",
     "]]></style><style>*{display:none}</style>",
 )
-KEPT = ("status", "target", "link", "bottleneck", "straggler", "total_memory", "role", "partition")
+KEPT = (
+    *("status", "target", "link", "bottleneck", "straggler", "total_memory", "role", "partition"),
+    "compress",
+)
 """Texts that are checked when they are read, beside options with choices."""
 CHOSEN = {field.name for field in dataclasses.fields(Experiment) if field.metadata["choices"]}
 
