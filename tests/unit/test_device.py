@@ -80,6 +80,8 @@ INPUTS = {
     "resnet18": (3, 32, 32),
     "bert-minilm": (3, 16),
     "bert-base-cased": (3, 16),
+    "gpt-tiny": (16,),
+    "gpt-small": (16,),
     "synthetic:64k:4": (1,),
 }
 
@@ -97,9 +99,10 @@ def test_a_step_of_every_model_stays_on_the_device_of_the_model(name: str, optim
         made = SyntheticNet(parse(name)) if name.startswith(PREFIX) else MODELS[name]()
     flat = FlatModel(made)
     update = make_optimizer(Experiment(optimizer=optimizer, weight_decay=0.01), flat)
-    kind = torch.long if name.startswith("bert") else torch.float32
+    kind = torch.long if name.startswith(("bert", "gpt")) else torch.float32
     outputs = made(torch.zeros(4, *INPUTS[name], dtype=kind, device="meta"))
-    labels = torch.zeros(4, dtype=torch.long, device="meta")
+    by_byte = INPUTS[name] if name.startswith("gpt") else ()
+    labels = torch.zeros(4, *by_byte, dtype=torch.long, device="meta")
     functional.cross_entropy(outputs, labels).backward()
     update.step()
     assert outputs.device.type == "meta"

@@ -94,7 +94,7 @@ def test_a_wrong_checksum_names_the_file_and_both_sums(
 
 def test_every_file_has_a_source_a_size_and_a_checksum() -> None:
     for dataset in FILES.values():
-        assert dataset.mirrors or dataset.archives
+        assert dataset.mirrors or dataset.archives or dataset.packages
         for file in dataset.files:
             assert file.size_bytes > 0
             assert len(bytes.fromhex(file.sha256)) == 32
