@@ -51,7 +51,7 @@ def check_limits(
 
     SpecError for a limit above what the machine has: it would have no effect.
     """
-    cpus = max((c for e in experiments for c in e.cpus_by_rank.values()), default=None)
+    cpus = max((c for e in experiments for c in e.host_limits.values()), default=None)
     total_bytes = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
     if cpus is not None and cpus > cores:
         raise SpecError(f"{cpus:g} CPU cores for a node are more than this machine's {cores}")
@@ -78,6 +78,11 @@ def needs_containers(experiments: Sequence[Experiment]) -> str | None:
 
 def refuse_limits(experiment: Experiment, way_out: str) -> None:
     """SpecError for limits that cannot be set on existing nodes."""
+    if experiment.slowdown != 1:
+        raise SpecError(
+            f"dilation {experiment.slowdown:g} does not apply to nodes that ./measure.sh does not"
+            f" make; use --dilation 1, or {way_out}"
+        )
     for option in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
         if getattr(experiment, option) is not None:
             raise SpecError(
@@ -94,7 +99,7 @@ class ClusterPlan:
     auxiliary_services: tuple[str, ...]
     """Names of nodes that do not train; their ranks follow the others'."""
     cpus: dict[int, float]
-    """CPU cores by rank, where they are limited."""
+    """CPU cores of this host by rank, where they are limited."""
     memory_bytes: int | None
     """Memory of each node that trains, where it is limited."""
     links: dict[int, Link]
@@ -107,6 +112,8 @@ class ClusterPlan:
     """The folder with one for each writer, by its name: the only one that it can write to."""
     imports: tuple[str, ...] = ()
     """Slow modules that the runs will import."""
+    dilation: float = 1.0
+    """Seconds on this host for each emulated second; links are shaped accordingly."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,9 @@ class EngineModule(Protocol):
 
     def check(self, experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
         """How the engine works here; EngineUnavailable or SpecError where it cannot run them."""
+
+    def limited_cores(self) -> int:
+        """Cores that all nodes share; EngineUnavailable where nodes cannot be limited to a part."""
 
     def open_engine(
         self,

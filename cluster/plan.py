@@ -2,7 +2,7 @@
 
 args --presets.expand--> flags of each run --value_lists--> option -> values
      --combinations--> options of one run --Experiment--> checked, defaults filled in
-     --settle--> with the engine and the schedule that the host has chosen
+     --settle--> with the engine, schedule and time dilation that the host has chosen
 """
 
 import argparse
@@ -11,11 +11,13 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster import presets
+from cluster.engine import ENGINES
 from cluster.spec.catalogue import DATASETS
+from cluster.spec.dilation import AUTO
 from cluster.spec.errors import FileError, SpecError, between
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value, no_passes
@@ -24,6 +26,7 @@ from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
 from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
+from cluster.sweep.dilation import Dilations
 from cluster.sweep.preset_file import option_type
 
 YES_NO = {"yes": True, "no": False}
@@ -56,12 +59,12 @@ def make_experiments(
     if count > MOST_RUNS:
         raise SpecError(f"that makes {count:,} runs; a session has at most {MOST_RUNS}")
     effects, whole_groups = Effects(), dict[str, None]()
-    runs: dict[Experiment, None] = {}
+    runs: dict[Experiment, bool] = {}
     for values, origin in sweeps:
         with _told_with(origin):
             for options in combinations(values):
                 options = _within_workers(options, whole_groups)
-                runs[Experiment(**effects.keep(options))] = None
+                runs[Experiment(**effects.keep(options))] = "dilation" in options
     effects.check(typed={name for name, value in vars(args).items() if value is not None})
     for line in (*presets.announcement(args), *whole_groups):
         say(line)
@@ -72,7 +75,18 @@ def make_experiments(
                 f"train_size {experiment.train_size:,} is more than the {available:,} training"
                 f" samples of {experiment.dataset}"
             )
-    return _neighbours(runs)
+    return _neighbours(_dilated_alike(runs))
+
+
+def _dilated_alike(runs: Mapping[Experiment, bool]) -> Iterator[Experiment]:
+    """Runs of a session are compared: where one is dilated by default, so are the others.
+
+    The values say whether a run's dilation was given.
+    """
+    by_default = any(run.dilation == AUTO and not given for run, given in runs.items())
+    for run, given in runs.items():
+        alike = by_default and not given and run.can_be_dilated
+        yield dataclasses.replace(run, dilation=AUTO) if alike else run
 
 
 @contextlib.contextmanager
@@ -103,7 +117,8 @@ def _within_workers(options: Options, notes: dict[str, None]) -> Options:
 def settle(
     experiments: Iterable[Experiment], engine: str, say: Callable[[str], None]
 ) -> list[Experiment]:
-    """With this engine, and with a schedule in place of `auto`."""
+    """With this engine, and with a schedule and a dilation in place of `auto`."""
+    dilations = Dilations(ENGINES[engine].load().limited_cores, say)
 
     @functools.cache
     def chosen(workers: int, passes: int, seed: int) -> str:
@@ -116,7 +131,7 @@ def settle(
             return run.schedule
         return chosen(run.workers, run.passes, run.seed)
 
-    return [run.settled(engine, schedule_of(run)) for run in experiments]
+    return [run.settled(engine, schedule_of(run), dilations.of(run)) for run in experiments]
 
 
 @dataclasses.dataclass

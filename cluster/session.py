@@ -70,7 +70,8 @@ class Session:
         open_runs = {name: e for name, e in experiments.items() if name not in self.closed}
         runs = [(e, self._create(name, e)) for name, e in open_runs.items()]
         if any(experiment.engine != EXISTING for experiment, _ in runs):
-            warn_if_loaded(self.progress.say)
+            most = max(experiment.slowdown for experiment, _ in runs)
+            warn_if_loaded(most, self.progress.say)
         at_once = max(1, HANDED_BYTES // (len(str(self.folder)) + LONGEST_LABEL))
         for _, group in itertools.groupby(runs, key=lambda run: run[0].cluster):
             remaining = list(group)
@@ -110,9 +111,10 @@ class Session:
             name=f"{self.folder.name}-{folder.name[:3]}",
             nodes=first.nodes,
             auxiliary_services=first.auxiliary_services,
-            cpus=first.cpus_by_rank,
+            cpus=first.host_limits,
             memory_bytes=first.memory_per_node,
             links=first.links,
+            dilation=first.slowdown,
             runs=tuple(folder for _, folder in runs),
             data_folder=self.data_folder,
             writers=first.event_writers,

@@ -175,7 +175,7 @@ def links_reach_their_targets(engine: str, output: Path) -> None:
     """Six links of different rates at the same time, one per node."""
     bottlenecks = ",".join(f"{rank}:{text}" for rank, text in enumerate(RATES))
     sizes = ("--workers", str(len(RATES)), "--train-size", str(len(RATES)), "--batch-size", "1")
-    flags = ("--epochs", "1", "--bottleneck", bottlenecks, "--passes", "1")
+    flags = ("--epochs", "1", "--bottleneck", bottlenecks, "--passes", "1", "--dilation", "1")
     summary = one(measure("--engine", engine, *sizes, *flags, "--output", str(output)))
     assert [link["target"] for link in summary["links"]] == list(RATES)
     for link in summary["links"]:

@@ -119,6 +119,8 @@ def _type(hint: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if NoneType in arguments:
         return f"{_type(arguments[0])}, null"
+    if arguments:
+        return " or ".join(map(_type, arguments))
     return NAMES.get(hint, "array" if issubclass(hint, tuple) else "object")
 
 

@@ -43,7 +43,7 @@ def read_run(folder: RunFolder) -> ExportedRun:
     if not folder.summary.exists():
         raise DocumentError("no summary.json: the run is still going on, or was killed")
     run = ExportedRun(
-        folder, read_checked(folder), RecordedRun.read(folder, folder.read_experiment())
+        folder, read_checked(folder), RecordedRun.read(folder, folder.read_experiment()).emulated()
     )
     times = (*run.interval, *(sample.t for sample in run.record.samples))
     if not 0 <= min(times) <= max(times) < LATEST:

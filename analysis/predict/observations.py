@@ -42,7 +42,7 @@ def observe(folder: RunFolder) -> Observation | None:
             return None
         per_step = _known(summary.per_step)
         return Observation(
-            _cluster(summary, folder.read_environment().cores),
+            _cluster(summary, _cores(summary.spec, folder.read_environment().cores)),
             step_s=_known(_known(summary.seconds).step_median_s),
             sent_bytes=_known(per_step.sent_mean_bytes)
             * _known(summary.steps)
@@ -73,6 +73,11 @@ def _cluster(summary: Summary, cores: int | None) -> Cluster:
         burst_bytes=max((shaped.burst_bytes or 0 for shaped in summary.links), default=0),
         cores=cores,
     )
+
+
+def _cores(spec: Json, cores: int | None) -> int | None:
+    """With time dilation every node has a core of its own."""
+    return spec["workers"] if (spec.get("dilation") or 1) != 1 else cores
 
 
 def _known(value: T | None) -> T:

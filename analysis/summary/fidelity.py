@@ -1,9 +1,14 @@
 """Whether the host gave every node the CPU that it was entitled to: the verdict on a run's times.
 
-Workers record for every step how long their threads ran and how long they waited for a core. A CPU
-limit (--cpus, --straggler) stops a node by throttling, which the kernel counts as waiting, too: it
-is what was asked for, so it is subtracted. Sums over steps are judged, since the kernel books
-throttled time when it ends, which may be a step later.
+Workers record for every step how long their threads ran and how long they waited for a core. A node
+that is limited to a part of a core (--cpus, --straggler, --dilation) stands still for the rest of
+every period, and the kernel counts that as waiting: it is what was asked for. While a node wants
+CPU it is entitled to its part of a core, so it is late by
+
+    (ran + waited) - ran / part of a core
+
+which is the waiting of a node that has a whole core. Sums over steps are judged, since the kernel
+books throttled time when it ends, which may be a step later. All of it is wall time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,14 +34,21 @@ NOTICED_STEAL = 0.02
 
 
 def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
-    nodes = [of_worker(rank, steps) for rank, steps in enumerate(run.steps)]
+    limits = run.experiment.host_limits
+    nodes = [
+        of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)))
+        for rank, steps in enumerate(run.steps)
+    ]
     spans = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
     steps_cpu_s = sum(step.cpu_s or 0.0 for steps in run.steps for step in steps)
     return judge(nodes, of_host(host, spans, steps_cpu_s))
 
 
-def of_worker(rank: int, steps: Sequence[Step]) -> NodeFidelity:
-    """One worker's steps without the first; unknown where one of them does not tell."""
+def of_worker(rank: int, steps: Sequence[Step], core: float = 1.0) -> NodeFidelity:
+    """One worker's steps without the first; unknown where one of them does not tell.
+
+    `core` is the part of a core that it is entitled to.
+    """
     counted = steps[WARM_UP:]
     cpu_s, waited_s = (
         _sum(getattr(step, name) for step in counted) for name in ("cpu_s", "wait_s")
@@ -46,13 +58,13 @@ def of_worker(rank: int, steps: Sequence[Step]) -> NodeFidelity:
     step_s = sum(step.step_s for step in counted)
     if cpu_s is None or waited_s is None or not step_s:
         return node
-    wait_s = round(max(0.0, waited_s - (throttled_s or 0.0)), 6)
-    wanted_s = cpu_s + wait_s
+    wanted_s = cpu_s + waited_s
+    late_s = max(0.0, wanted_s - cpu_s / core)
     return replace(
         node,
-        wait_s=wait_s,
-        cpu_share=round(cpu_s / wanted_s, 4) if wanted_s else 1.0,
-        wait_share=round(wait_s / step_s, 4),
+        wait_s=round(late_s, 6),
+        cpu_share=round(min(1.0, cpu_s / core / wanted_s), 4) if wanted_s else 1.0,
+        wait_share=round(late_s / step_s, 4),
     )
 
 

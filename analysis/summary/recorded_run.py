@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from analysis.summary import control_traffic, counters, traffic_matrix
+from analysis.summary.emulated_time import EmulatedTime
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
@@ -32,6 +33,15 @@ class RecordedRun:
         most = most_bytes(experiment)
         logs = read_logs(folder, experiment.nodes, most, until_damage=until_damage)
         return cls(experiment, logs, list(folder.read_samples()))
+
+    def emulated(self) -> RecordedRun:
+        """The same run in emulated time; what is read is in wall time."""
+        times = [log.events[0].t for log in self.logs if log.events]
+        if self.experiment.slowdown == 1 or not times:
+            return self
+        time = EmulatedTime(self.experiment.slowdown, min(times))
+        logs = [NodeLog([time.event(event) for event in log.events]) for log in self.logs]
+        return RecordedRun(self.experiment, logs, time.samples(self.samples))
 
     @property
     def workers(self) -> Sequence[NodeLog]:

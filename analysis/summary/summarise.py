@@ -4,6 +4,7 @@ python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (comma
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analysis.summary import control_traffic, counters, fidelity, gpu_use, traffic, training
 from analysis.summary.recorded_run import RecordedRun
@@ -20,7 +21,7 @@ from cluster.spec.experiment import Experiment
 def summarise(
     folder: RunFolder, experiment: Experiment, status: str, error: str | None = None
 ) -> Summary:
-    """Whatever the folder holds; what is not there is null.
+    """Whatever the folder holds, in emulated time; what is not there is null.
 
     Of a failed or interrupted run a damaged event log counts as far as it is whole. DocumentError
     where a file is damaged, or where what nodes wrote makes no summary that can be read again.
@@ -28,7 +29,9 @@ def summarise(
     try:
         damage_is_known = status in ("failed", "interrupted")
         run = RecordedRun.read(folder, experiment, until_damage=damage_is_known)
-        return Summary.from_json(_describe(folder, run, status, error).to_json())
+        judged = fidelity.describe(run, list(folder.read_host_samples()))
+        summary = replace(_describe(folder, run.emulated(), status, error), fidelity=judged)
+        return Summary.from_json(summary.to_json())
     except DocumentError:
         raise
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as problem:
@@ -62,7 +65,6 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         traffic_matrix=traffic.matrix(run),
         counters=traffic.by_counter(run),
         seconds=_seconds(run, folder.read_links()),
-        fidelity=fidelity.describe(run, list(folder.read_host_samples())),
         links=folder.read_links(),
         network_activity_sum=counters.activity_sum(run.samples, 1.0),
         training=training.describe(experiment, run.workers),
@@ -109,8 +111,10 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
 
 def _seconds(run: RecordedRun, links: Sequence[MeasuredLink]) -> Seconds:
     times = [event.t for log in run.logs for event in log.events]
+    total_s = max(times) - min(times) if times else None
     return Seconds(
-        total_s=round(max(times) - min(times), 4) if times else None,
+        total_s=None if total_s is None else round(total_s, 4),
+        wall_s=None if total_s is None else round(total_s * run.experiment.slowdown, 4),
         train_s=round(sum(run.logs[0].seconds("train")), 4),
         **medians(run.experiment, run.steps),
         communication_bound_s=_communication_bound_s(run, links),

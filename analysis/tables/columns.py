@@ -17,8 +17,8 @@ from cluster.spec.documents.summary import (
 from cluster.spec.experiment import Experiment
 
 OWN_COLUMNS = ("strategy", "workers", "passes", "schedule", "engine", "dataset")
-WATCHING = ("interval", "timeline")
-"""How a run was watched, not what it was."""
+WATCHING = ("interval", "timeline", "dilation")
+"""How a run was watched, not what it was; times are in emulated time, whatever the dilation."""
 
 OPTIONS = {
     name: hint
@@ -56,6 +56,8 @@ COLUMNS = {
     **{name: f"seconds.{name}" for name in ("step_median_s", "compute_median_s")},
     "exposed_communication_median_s": "seconds.exposed_communication_median_s",
     **{name: f"seconds.{name}" for name in ("communication_bound_s", "train_s", "total_s")},
+    "wall_s": "seconds.wall_s",
+    "dilation": "spec.dilation",
     "fidelity": "fidelity.verdict",
     **{name: f"fidelity.{name}" for name in ("largest_wait_share", "least_cpu_share")},
     **{name: f"fidelity.{name}" for name in ("others_share", "steal_share")},
@@ -118,5 +120,6 @@ def find(summary: Summary, key: str) -> Any:
 
 
 def _not_null(hint: Any) -> Any:
+    """The last of several: of `auto` or a number, the number that it became."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
-    return kinds[0] if kinds else hint
+    return kinds[-1] if kinds else hint

@@ -93,7 +93,7 @@ def find_configurations(runs: Runs) -> list[Configuration]:
     Labels say what tells a configuration from the others of its task, and then the model, or the
     whole task.
     """
-    groups = runs.completed.groupby(list(SAME), sort=False, dropna=False)
+    groups = runs.completed.groupby(_keys(runs.completed), sort=False, dropna=False)
     found = [Configuration("", members) for _, members in groups]
     tasks = grouped(found, lambda configuration: configuration.task)
     models = [str(members[0].row["model"]) for members in tasks.values()]
@@ -104,6 +104,12 @@ def find_configurations(runs: Runs) -> list[Configuration]:
         for member in named(members, with_workers=sizes):
             names[member.numbers] = member.label + suffix
     return [dataclasses.replace(member, label=names[member.numbers]) for member in found]
+
+
+def _keys(runs: pd.DataFrame) -> list[str]:
+    """Time dilation is no other configuration, unless a session compares several of them."""
+    repeated = runs.groupby([*SAME, "seed", "session"], dropna=False)["dilation"]
+    return [*SAME, "dilation"] if (repeated.nunique() > 1).any() else list(SAME)
 
 
 def named(
@@ -119,8 +125,19 @@ def named(
     texts = labels(rows, options, with_workers=with_workers)
     if table["engine"].nunique() > 1:
         texts = [f"{text}, {row['engine']}" for text, row in zip(texts, rows, strict=True)]
+    texts = _with_dilations(texts, [float(row["dilation"]) for row in rows])
     return [
         dataclasses.replace(member, label=text) for member, text in zip(members, texts, strict=True)
+    ]
+
+
+def _with_dilations(texts: Sequence[str], dilations: Sequence[float]) -> list[str]:
+    """Labels that are equal, with the dilation, where that tells them apart."""
+    same = grouped(zip(texts, dilations, strict=True), lambda pair: pair[0])
+    apart = {text for text, pairs in same.items() if len(set(pairs)) == len(pairs) > 1}
+    return [
+        f"{text}, dilation {dilation:g}" if text in apart else text
+        for text, dilation in zip(texts, dilations, strict=True)
     ]
 
 

@@ -34,6 +34,7 @@ SHARED = {
     "epochs": Words(_count("epoch")),
     "train_size": Words("{:,} training samples".format),
     "batch_size": Words("batch size {} per worker".format),
+    "dilation": Words(lambda factor: "" if factor == 1 else f"time dilation {factor:g}"),
     "engine": Words(lambda name: ENGINES.get(name, f"engine {name}")),
 }
 """Options that the overview names where all runs share them."""

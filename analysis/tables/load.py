@@ -137,9 +137,10 @@ def _read(folder: RunFolder, number: int, live: bool) -> _Read:
         found = _tabulate(_summary(folder, live))
         rates = steps = None
         if found.row["status"] == "completed":
-            rates = read_rates(folder)
+            dilation = float(found.row["dilation"] or 1)
+            rates = read_rates(folder, dilation)
             workers, count = (int(found.row[name] or 0) for name in ("workers", "steps"))
-            steps = read_steps(folder, number, workers, count)
+            steps = read_steps(folder, number, workers, count, dilation)
         _unless_missing(folder.read_spec)
         environment = _unless_missing(folder.read_environment)
         return dataclasses.replace(found, environment=environment, rates=rates, steps=steps)
@@ -192,6 +193,8 @@ def _tabulate(summary: Summary) -> _Read:
     for name, key in COLUMNS.items():
         is_option = key.startswith("spec.")
         row[name] = summary.spec.get(name) if is_option else find(summary, key)
+    if not isinstance(row["dilation"], float | int):  # a run older than this option
+        row["dilation"] = 1.0
     parts = {name: find(summary, key) or [] for name, (key, _) in PARTS.items()}
     parts["shards"] = [
         ShardLabel(rank=rank, label=label, count=count)

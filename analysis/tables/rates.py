@@ -35,8 +35,11 @@ class Rates:
     """Phase, begin and end, in seconds from the first sample."""
 
 
-def read_rates(folder: RunFolder) -> Rates | None:
-    """None where a run has no samples; DocumentError names the line of a damaged file."""
+def read_rates(folder: RunFolder, dilation: float = 1.0) -> Rates | None:
+    """In emulated time; None where a run has no samples.
+
+    DocumentError names the line of a damaged file.
+    """
     try:
         samples = _read_samples(folder)
     except FileNotFoundError:
@@ -47,13 +50,15 @@ def read_rates(folder: RunFolder) -> Rates | None:
     span = float(samples["t"].max()) - start if len(samples) else 0.0
     if span < SHORTEST_S:
         return None
+    span /= dilation
+    samples = samples.assign(t=(samples["t"] - start) / dilation)
     edges = np.linspace(0, span, BINS + 1)
     sent = {
-        str(node): _rate(readings["t"].to_numpy() - start, readings["sent_bytes"].to_numpy(), edges)
+        str(node): _rate(readings["t"].to_numpy(), readings["sent_bytes"].to_numpy(), edges)
         for node, readings in samples.groupby("node", observed=True)
         if len(readings) > 1
     }
-    return Rates(source, span / BINS, sent, _phases(folder, start)) if sent else None
+    return Rates(source, span / BINS, sent, _phases(folder, start, dilation)) if sent else None
 
 
 def _read_samples(folder: RunFolder) -> pd.DataFrame:
@@ -89,8 +94,12 @@ def _rate(
     return [float(f"{bit:.3g}") for bit in bits]
 
 
-def _phases(folder: RunFolder, start: float) -> list[tuple[str, float, float]]:
+def _phases(folder: RunFolder, start: float, dilation: float) -> list[tuple[str, float, float]]:
     """Of node 0, whose phase boundaries are those of all. Only lines of that kind are parsed."""
+
+    def seconds(t: float) -> float:
+        return round((t - start) / dilation, 3)
+
     path = folder.events(0)
     kinds = (b'{"event":"phase"', b'{"event":"end"')
     lines = (line for line in read_lines(path) if line.startswith(kinds))
@@ -99,7 +108,7 @@ def _phases(folder: RunFolder, start: float) -> list[tuple[str, float, float]]:
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{path.name}: {error}") from None
     return [
-        (event.phase, round(event.t - start, 3), round(after.t - start, 3))
+        (event.phase, seconds(event.t), seconds(after.t))
         for event, after in itertools.pairwise(boundaries)
         if isinstance(event, Phase) and isinstance(after, Phase | End)
     ]

@@ -25,8 +25,10 @@ def no_steps() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS), dtype="float64")
 
 
-def read_steps(folder: RunFolder, number: int, workers: int, steps: int) -> pd.DataFrame:
-    """A row per worker and step; DocumentError names a damaged file."""
+def read_steps(
+    folder: RunFolder, number: int, workers: int, steps: int, dilation: float = 1.0
+) -> pd.DataFrame:
+    """A row per worker and step, in emulated time; DocumentError names a damaged file."""
     found = []
     for rank in range(workers):
         path = folder.events(rank)
@@ -34,8 +36,8 @@ def read_steps(folder: RunFolder, number: int, workers: int, steps: int) -> pd.D
             boundaries, lines = _chosen_lines(folder, rank, steps)
             values = _values(lines)
             if len(values):
-                seconds = _training_seconds(values["t"].to_numpy(), boundaries)
-                found.append(values.assign(number=number, rank=rank, seconds=seconds))
+                seconds = _training_seconds(values["t"].to_numpy(), boundaries) / dilation
+                found.append(values.assign(number=number, rank=rank, seconds=seconds.round(4)))
         except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
             raise DocumentError(f"{path.name}: a step: {error}") from None
     return pd.concat(found)[list(COLUMNS)] if found else no_steps()
@@ -80,4 +82,4 @@ def _training_seconds(t: np.ndarray, lines: list[bytes]) -> np.ndarray:
     before = np.concatenate([[0.0], np.cumsum([length for _, length in spans])[:-1]])
     place = np.searchsorted(starts, t, side="right") - 1
     seconds = before[place] + t - starts[place]
-    return np.where(place < 0, np.nan, seconds.round(4))
+    return np.where(place < 0, np.nan, seconds)

@@ -12,6 +12,7 @@ from typing import Any
 from cluster import PROJECT
 from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec import clock
+from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
@@ -154,8 +155,9 @@ def _spark_auxiliary_services(node: Service) -> Service:
 
 def _limited(node: Service, rank: int, experiment: Experiment) -> Service:
     """The node with its limits of CPU and memory, GPUs, and a start after links are verified."""
-    if rank in experiment.cpus_by_rank:
-        node["cpus"] = experiment.cpus_by_rank[rank]
+    if rank in experiment.host_limits:
+        quota_us, period_us = cpu_quota(experiment.host_limits[rank])
+        node |= {"cpu_quota": quota_us, "cpu_period": period_us}
     if experiment.memory_per_node is not None:
         # memswap_limit is memory plus swap: no swap.
         node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
@@ -230,7 +232,7 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service
             "depends_on": {REFERENCE: {"condition": "service_started"}},
             "command": [
                 *("python", "-m", "cluster.links.setup"),
-                *(str(link), node_name(rank), REFERENCE),
+                *(str(link), node_name(rank), REFERENCE, f"{experiment.slowdown:g}"),
             ],
         }
         for rank, link in links.items()

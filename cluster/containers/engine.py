@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from cluster.containers import image
-from cluster.containers.checks import check_docker, check_gpus
+from cluster.containers.checks import DockerInfo, check_docker, check_gpus
 from cluster.containers.cluster import DockerCluster
 from cluster.containers.compose_file import SESSION_LABEL, compose_document
 from cluster.containers.projects import client, down, projects, remove_ended
@@ -33,6 +33,10 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
     version = check_docker(experiments)
     gpus = max((e.nodes if e.gpu == 1 else e.gpu for e in experiments), default=0)
     return f"{version}, {check_gpus(gpus)}" if gpus else version
+
+
+def limited_cores() -> int:
+    return DockerInfo.read().cores
 
 
 def open_engine(

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from cluster.engine import EngineError, EngineUnavailable
 from cluster.host.ownership import Kind, record
+from cluster.spec.dilation import cpu_quota
 
 ROOT = Path("/sys/fs/cgroup")
-PERIOD_US = 100_000
 PREFIX = "gradwire-"
 PATIENCE_S = 10.0
-OPTIONS = {"cpu": "cpus", "memory": "total_memory"}
-"""Controller -> the option that needs it."""
+OPTIONS = {"cpu": "a limit of CPU (cpus, straggler, dilation)", "memory": "total_memory"}
+"""Controller -> the options that need it."""
 SWAP = {"swap", "memsw"}
 """Parts of names of files that exist only where the kernel can limit swap."""
 
@@ -128,10 +128,10 @@ def remove_leftover(top: Path) -> bool:
 def settings(controller: str, limit: float, *, v2: bool) -> dict[str, str]:
     """File of a group -> its content, in the order of writing. Memory is without swap."""
     if controller == "cpu":
-        quota = max(1000, round(limit * PERIOD_US))
+        quota, period = cpu_quota(limit)
         if v2:
-            return {"cpu.max": f"{quota} {PERIOD_US}"}
-        return {"cpu.cfs_period_us": f"{PERIOD_US}", "cpu.cfs_quota_us": f"{quota}"}
+            return {"cpu.max": f"{quota} {period}"}
+        return {"cpu.cfs_period_us": f"{period}", "cpu.cfs_quota_us": f"{quota}"}
     size = f"{limit:.0f}"
     if v2:
         return {"memory.max": size, "memory.swap.max": "0"}

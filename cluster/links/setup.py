@@ -3,9 +3,11 @@
 A command that fails, or a link that misses its target, is an error with the command or the numbers;
 the worker is then never started. In a container this is a program of its own:
 
-    python -m cluster.links.setup 20mbit node2 reference
+    python -m cluster.links.setup 20mbit node2 reference 2.5
 
-It prints a LinkAnswer as one line of JSON and opens the worker's gate (cluster/links/gate.py).
+With time dilation (the last argument) the host's link is the dilated one, and what is measured is
+told in emulated time. It prints a LinkAnswer as one line of JSON and opens the worker's gate
+(cluster/links/gate.py).
 """
 
 import dataclasses
@@ -39,9 +41,10 @@ class LinkFailed(Exception):
         self.measured = measured
 
 
-def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
+def set_up(target: Link, node: str, reference: str, dilation: float) -> MeasuredLink:
     """Shape and verify the link; LinkFailed where it does not reach its target."""
     tick_s = time.clock_getres(time.CLOCK_MONOTONIC)  # the kernel's timers are no finer
+    link = target.dilated(dilation)
     for command in tc.rate_commands(link, tick_s):
         run(command)
     try:
@@ -54,8 +57,9 @@ def set_up(link: Link, node: str, reference: str) -> MeasuredLink:
             delay_ms = round((there_and_back_s - plain_s) / 2 * 1000, 3)
             measured = dataclasses.replace(measured, delay_ms=delay_ms)
     except OSError as error:
-        raise LinkFailed(f"the link of {node} ({link}) could not be measured: {error}") from error
-    complaint = complain(link, measured)
+        raise LinkFailed(f"the link of {node} ({target}) could not be measured: {error}") from error
+    measured = in_emulated_time(measured, target, dilation)
+    complaint = complain(target, measured)
     if complaint:
         raise LinkFailed(f"the link of {node} {complaint}", measured)
     return measured
@@ -79,6 +83,18 @@ def verify_rate(link: Link, node: str, reference: str, tick_s: float) -> Measure
         error=round(worst, 5),
         attempts=max(sent[1], received[1]),
         burst_bytes=burst,
+    )
+
+
+def in_emulated_time(measured: MeasuredLink, target: Link, dilation: float) -> MeasuredLink:
+    delay_ms = measured.delay_ms
+    return dataclasses.replace(
+        measured,
+        target=str(target),
+        target_mbit=target.rate_mbit,
+        sent_mbit=round(measured.sent_mbit * dilation, 5),
+        received_mbit=round(measured.received_mbit * dilation, 5),
+        delay_ms=None if delay_ms is None else round(delay_ms / dilation, 3),
     )
 
 
@@ -146,9 +162,10 @@ def run(command: tc.Command) -> str:
     return done.stdout
 
 
-def main(text: str, node: str, reference: str) -> int:
+def main(text: str, node: str, reference: str, dilation: str) -> int:
     try:
-        answer = LinkAnswer(measured=set_up(parse_link(text), node, reference))
+        measured = set_up(parse_link(text), node, reference, float(dilation))
+        answer = LinkAnswer(measured=measured)
         gate.open_gate()
     except LinkFailed as failure:
         answer = LinkAnswer(measured=failure.measured, complaint=str(failure))

@@ -1,6 +1,7 @@
 """The curves of a run while it lasts: a point per epoch, and the loss by step. Bounded.
 
-Bytes and seconds are those of training alone, as in the curve of summary.json. A node may write
+Bytes and seconds are those of training alone, and in emulated time, as in the curve of
+summary.json. A node may write
 anything: what does not fit the experiment is left out, so that memory is bounded.
 """
 
@@ -69,6 +70,7 @@ class Curves:
     """What the events of a run's nodes say of its learning."""
 
     def __init__(self, experiment: Experiment) -> None:
+        self._dilation = experiment.slowdown
         self._epochs, self._epoch_steps = experiment.epochs, experiment.steps_per_epoch
         self._steps = self._epochs * self._epoch_steps
         self._bin_steps = -(-self._steps // MOST_POINTS) or 1
@@ -102,7 +104,7 @@ class Curves:
             found.losses += 1
         if rank == 0:
             self.step = event.step
-            found.seconds = self._nodes[0].seconds_at(event.t)
+            found.seconds = self._nodes[0].seconds_at(event.t) / self._dilation
 
     def _add_points(self) -> None:
         """Of the epochs that all nodes have ended: events of other nodes may be read later."""
@@ -113,7 +115,7 @@ class Curves:
                 Point(
                     epoch=epoch,
                     step=epoch * self._epoch_steps,
-                    seconds=self._nodes[0].seconds[epoch],
+                    seconds=self._nodes[0].seconds[epoch] / self._dilation,
                     sent_bytes=sum(node.sent_bytes[epoch] for node in self._nodes),
                     accuracy=score.accuracy,
                     loss=score.loss,

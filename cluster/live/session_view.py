@@ -99,7 +99,7 @@ class SessionView:
 
     def note_sent(self, name: str, t: float, sent_bytes: Mapping[int, int]) -> None:
         with self._changing(name) as run:
-            run.traffic.note(t, sent_bytes)
+            run.traffic.note(t / run.experiment.slowdown, sent_bytes)
 
     def end(self, summary: Summary) -> None:
         with self._changing(summary.run) as run:

@@ -225,6 +225,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
         first_user=first_user(),
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},
+        dilation=plan.dilation,
         environment={
             "MASTER_ADDR": node_name(0),
             "MASTER_PORT": "29500",

@@ -67,6 +67,11 @@ def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> 
     return "as root" if has_sys_admin() else "unprivileged, in a user namespace"
 
 
+def limited_cores() -> int:
+    cgroups.check("cpu")
+    return len(os.sched_getaffinity(0))
+
+
 def open_engine(
     experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
 ) -> Engine:

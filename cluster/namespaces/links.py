@@ -29,7 +29,7 @@ D = TypeVar("D", bound=Document)
 
 
 def set_up_links(
-    links: dict[int, str], namespaces: list[int]
+    links: dict[int, str], namespaces: list[int], dilation: float = 1.0
 ) -> tuple[list[MeasuredLink], str | None]:
     """Shape and verify links; what was measured, in the order of ranks, and the first complaint.
 
@@ -39,7 +39,7 @@ def set_up_links(
     with _switch_address([(rank, namespaces[rank]) for rank in links]):
         reference = rate_probe.Reference(SWITCH_ADDRESS)
         children = {
-            rank: _in_namespace(rank, namespaces, partial(_set_up, rank, text))
+            rank: _in_namespace(rank, namespaces, partial(_set_up, rank, text, dilation))
             for rank, text in links.items()
         }
         reference.start()  # starts threads, so after the forks; early connections wait in its queue
@@ -78,10 +78,10 @@ def _switch_address(nodes: list[tuple[int, int]]) -> Iterator[None]:
             ip_batch(f"neigh del {SWITCH_ADDRESS} dev eth0")
 
 
-def _set_up(rank: int, text: str) -> LinkAnswer:
+def _set_up(rank: int, text: str, dilation: float) -> LinkAnswer:
     try:
         link = parse_link(text)
-        return LinkAnswer(measured=setup.set_up(link, node_name(rank), SWITCH_ADDRESS))
+        return LinkAnswer(measured=setup.set_up(link, node_name(rank), SWITCH_ADDRESS, dilation))
     except setup.LinkFailed as failure:
         return LinkAnswer(measured=failure.measured, complaint=str(failure))
 

@@ -91,6 +91,8 @@ class SupervisorPlan:
     links: dict[int, str]
     """By rank, the links to shape."""
     environment: dict[str, str]
+    dilation: float = 1.0
+    """Seconds on this host for each emulated second."""
 
     def to_json(self) -> str:
         return json.dumps(to_json(self))

@@ -77,7 +77,7 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     try:
         network.build_network(plan.nodes, namespaces)
         if plan.links:
-            measured, complaint = links.set_up_links(plan.links, namespaces)
+            measured, complaint = links.set_up_links(plan.links, namespaces, plan.dilation)
             send(Message(Kind.LINKS, tuple(measured), complaint))
             return 0 if complaint is None else 1
     except (OSError, subprocess.CalledProcessError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ LOOK_S = 0.3
 """The host is looked at so long before the first run; its ticks are 10 ms."""
 BUSY_SHARE = 0.25
 """Of the cores' time: where others take more of it, a run that needs all cores is contended."""
-WAY_OUT = "wait until it is idle, use fewer --workers, or slow nodes down (--cpus, a slower --link)"
+WAY_OUT = "wait until it is idle, or use time dilation (--dilation {})"
 
 
 class HostCollector(CsvSampler):
@@ -72,19 +73,22 @@ def parse_pressure(text: str) -> float | None:
     return None
 
 
-def warn_if_loaded(say: Callable[[str], None]) -> None:
-    """Say so where other processes use the cores now, before any node is started."""
+def warn_if_loaded(dilation: float, say: Callable[[str], None]) -> None:
+    """Say so where other processes use the cores now, before any node is started.
+
+    `dilation` is that of the runs to come: a larger one needs fewer cores.
+    """
     try:
         before = read_host()
         time.sleep(LOOK_S)
         after = read_host()
     except (OSError, ValueError):
         return
-    if warning := load_warning(before, after):
+    if warning := load_warning(before, after, dilation):
         say(warning)
 
 
-def load_warning(before: HostSample, after: HostSample) -> str:
+def load_warning(before: HostSample, after: HostSample, dilation: float) -> str:
     """Empty where the host is quiet enough."""
     available = (after.t - before.t) * after.cores
     if available <= 0:
@@ -96,5 +100,13 @@ def load_warning(before: HostSample, after: HostSample) -> str:
     return (
         f"warning: other processes use {percent_text(min(share, 1.0), 0)} of this machine's"
         f" {after.cores} cores{load}: step times will be too long (bytes and accuracy are not"
-        f" affected); {WAY_OUT}"
+        f" affected); {WAY_OUT.format(f'{enough(dilation, share):g}')}"
     )
+
+
+def enough(dilation: float, busy_share: float) -> float:
+    """The dilation at which nodes that filled the idle machine fit beside the others.
+
+    Where others take all of it, the scheduler still shares it out: half for each.
+    """
+    return math.ceil(dilation / (1 - min(busy_share, 0.5)) + 1)

@@ -112,7 +112,7 @@ class PlainProgress(Progress):
         t, sent = boundary.t, boundary.counters.sent_bytes
         began_t, began_sent = self._began.pop(rank, (t, sent))
         if t > began_t:
-            self._rates[rank] = (sent - began_sent) / (t - began_t)
+            self._rates[rank] = (sent - began_sent) / (t - began_t) * self._experiment.slowdown
         if boundary.phase == "train":
             self._began[rank] = t, sent
 
@@ -182,7 +182,7 @@ class BarProgress(Progress):
                     epoch=f"{event.epoch}/{self._experiment.epochs}",
                     loss=_loss(event.loss),
                     accuracy=_accuracy(self._accuracy).strip() if rank == 0 else "",
-                    rate=bits_rate(rates.get(rank, 0.0)),
+                    rate=bits_rate(rates.get(rank, 0.0) * self._experiment.slowdown),
                 )
         self._bars.refresh()
 

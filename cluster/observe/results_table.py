@@ -64,7 +64,7 @@ def contention_note(summaries: Sequence[Summary]) -> str:
     )
     return (
         f"note: contended host, no conclusion from the times of {what}{waited};"
-        " use fewer workers than cores, or an idle machine (docs/time.md)"
+        " use --dilation auto or a larger K, or an idle machine (docs/time.md)"
     )
 
 

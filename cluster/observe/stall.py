@@ -99,4 +99,4 @@ def _emulated_s(experiment: Experiment) -> float:
     if not experiment.model.startswith(synthetic.PREFIX):
         return 0.0
     model = synthetic.parse(experiment.model)
-    return model.forward_s + model.backward_s
+    return (model.forward_s + model.backward_s) * experiment.slowdown

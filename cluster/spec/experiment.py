@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from reprlib import repr as short
 from typing import Any, Self
 
-from cluster.spec import experiment_checks
+from cluster.spec import experiment_checks, synthetic
 from cluster.spec.catalogue import DATASETS
+from cluster.spec.dilation import UNDILATED
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
@@ -109,6 +110,11 @@ class Experiment:
     """what nodes are made of"""
     cpus: float | None = _option(None, "cluster", "CORES", within=(0.01, 1024))
     """CPU cores that each node may use at most (default: no limit)"""
+    dilation: str | float = _option(None, "cluster", "K|auto")
+    """time dilation: the cluster runs K times slower than it would by itself, and all reported
+    seconds are divided by K, so that nodes that share cores have times as on cores of their own;
+    auto is the least K at which they fit on this machine's cores, 1 is none (default: auto where a
+    link is shaped and the model computes, else 1)"""
     link: str | None = _option(None, "cluster", "RATE[/DELAY[/LOSS]]")
     """link of every node, both directions: 20mbit, or 100mbit/5ms/0.1% with delay and loss where
     the kernel has netem (default: not shaped)"""
@@ -158,12 +164,17 @@ class Experiment:
     def __post_init__(self) -> None:
         experiment_checks.complete(self)
 
-    def settled(self, engine: str, schedule: str | None) -> Self:
+    def settled(self, engine: str, schedule: str | None, dilation: float) -> Self:
         """With the host's choices. No other option depends on them: nothing is checked again."""
         chosen = copy.copy(self)
-        object.__setattr__(chosen, "engine", engine)
-        object.__setattr__(chosen, "schedule", schedule)
+        for name, value in (("engine", engine), ("schedule", schedule), ("dilation", dilation)):
+            object.__setattr__(chosen, name, value)
         return chosen
+
+    @property
+    def slowdown(self) -> float:
+        """Seconds on this host for each emulated second; 1 until `auto` is settled."""
+        return self.dilation if isinstance(self.dilation, float) else 1.0
 
     @property
     def steps_per_epoch(self) -> int:
@@ -255,11 +266,30 @@ class Experiment:
         return {**limits, **(parse_cores(self.straggler) if self.straggler else {})}
 
     @property
+    def can_be_dilated(self) -> bool:
+        """Whether dilation is a good default: pretended compute needs no cores, and a Java virtual
+        machine takes minutes to start on a part of one."""
+        is_synthetic = self.model.startswith(synthetic.PREFIX)
+        return not is_synthetic and self.launcher != "spark" and not self.gpu
+
+    @property
+    def cores_by_rank(self) -> dict[int, float]:
+        """Of every node: a worker computes in one thread where nothing else is said."""
+        return {**dict.fromkeys(range(self.nodes), 1.0), **self.cpus_by_rank}
+
+    @property
+    def host_limits(self) -> dict[int, float]:
+        """By rank, cores of this host that a node may use, where it is limited."""
+        if self.slowdown == 1:
+            return self.cpus_by_rank
+        return {rank: cores / self.slowdown for rank, cores in self.cores_by_rank.items()}
+
+    @property
     def cluster(self) -> tuple[object, ...]:
         """What a run asks of its nodes; runs that ask for the same can share them."""
         return (
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
-            *(self.launcher, self.total_memory, self.gpu),
+            *(self.launcher, self.total_memory, self.gpu, self.dilation),
         )
 
     @property
@@ -305,4 +335,4 @@ class Experiment:
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")
-        return cls(**values)
+        return cls(**{"dilation": UNDILATED, **values})  # which older versions do not name

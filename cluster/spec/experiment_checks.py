@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.codecs import parse_codec
+from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.launchers import LAUNCHERS
@@ -51,6 +52,7 @@ def complete(experiment: Experiment) -> None:
     _check_passes(experiment)
     _check_nodes(experiment)
     _check_memory(experiment)
+    _check_dilation(experiment)
     _check_gpu(experiment)
     _check_steps(experiment)
 
@@ -295,9 +297,28 @@ def _check_memory(experiment: Experiment) -> None:
         )
 
 
+def _check_dilation(experiment: Experiment) -> None:
+    """Fill in the default: dilation is for times on shaped links, and pretended compute sleeps."""
+    given: str | float | None = experiment.dilation
+    if given is None:
+        given = AUTO if experiment.links and experiment.can_be_dilated else UNDILATED
+    _set(experiment, dilation=_parsed("dilation", parse_dilation, str(given)))
+    least = min(experiment.host_limits.values(), default=1.0)
+    if least < LEAST_CORES:
+        raise SpecError(
+            f"dilation {experiment.slowdown:g} leaves a node {least:g} cores of this machine, and"
+            f" {LEAST_CORES:g} is the least that can be set: use a smaller K, or more --cpus"
+        )
+
+
 def _check_gpu(experiment: Experiment) -> None:
     if not experiment.gpu:
         return
+    if experiment.slowdown != 1:
+        raise SpecError(
+            f"dilation {experiment.slowdown:g} does not go with gpu: GPUs cannot be slowed down;"
+            " use --dilation 1"
+        )
     if experiment.gpu > 1 and STRATEGIES[experiment.strategy].exchanges:
         raise SpecError(
             f"gpu {experiment.gpu} is one process with several GPUs, which is for strategy single;"

@@ -47,6 +47,10 @@ class Link:
     def needs_netem(self) -> bool:
         return self.delay_s > 0 or self.loss > 0
 
+    def dilated(self, factor: float) -> "Link":
+        """The link of the host that is this one in emulated time."""
+        return Link(round(self.rate_bit / factor), self.delay_s * factor, self.loss)
+
     def __str__(self) -> str:
         """As a person would type it; the same link is always the same text."""
         text = write_scaled(self.rate_bit, RATES)

@@ -44,8 +44,13 @@ SESSIONS, SUMMARIES = 20, 40
 
 
 def predict(experiment: Experiment, step_time: StepTime) -> float:
-    """Seconds of a run on nodes that are up."""
-    cores = os.cpu_count() or 1
+    """Seconds of a run on nodes that are up, by this host's clock.
+
+    With dilation every node has its part of a core, and all of the run takes so much longer.
+    """
+    cores, dilation = os.cpu_count() or 1, experiment.slowdown
+    if dilation > 1:
+        cores = experiment.nodes
     share = max(1.0, experiment.workers / cores)
     slowest = min(experiment.cpus_by_rank.values(), default=1.0)
     shared = max(share, 1.0 / min(1.0, slowest))
@@ -60,7 +65,8 @@ def predict(experiment: Experiment, step_time: StepTime) -> float:
     scored = last + (experiment.epochs - 1) * min(last, CURVE_SAMPLES)
     setup_s = SETUP_S.get(experiment.launcher, 2.0) * share
     scoring_s = scored * sample_s * EVALUATED
-    return setup_s + steps * step_time(experiment, compute_s, cores) + scoring_s
+    training_s = steps * step_time(experiment, compute_s, cores)
+    return (setup_s + training_s + scoring_s) * dilation
 
 
 def plan_times(
@@ -104,7 +110,8 @@ class Ratios:
         self._sums: dict[str, tuple[float, float]] = {}
 
     def add(self, model: str, summary: Summary, predicted_s: float) -> None:
-        total_s = summary.seconds.total_s if summary.seconds else None
+        seconds = summary.seconds
+        total_s = (seconds.wall_s or seconds.total_s) if seconds else None
         if summary.status == COMPLETED and total_s and predicted_s:
             for key in (model, ""):
                 measured, predicted = self._sums.get(key, (0.0, 0.0))

@@ -24,6 +24,8 @@ KEYS = ("title", "memory_may_end", "quick", "runs")
 MOST_BYTES = 1_000_000
 MORE_OPTIONS = {"workload": str, "global_batch_size": int, "repeat": int}
 """Options of a sweep that are none of one run."""
+NUMBER_TOO: dict[str, tuple[type, ...]] = {"dilation": (int, float)}
+"""Options that are text or a number."""
 FIELDS = {f.name: f for f in dataclasses.fields(Experiment) if f.name != "engine"}
 
 
@@ -139,7 +141,7 @@ class _Reader:
 def _check(name: str, value: object) -> None:
     """SpecError where an option does not take this value."""
     kind = option_type(name)
-    if type(value) is not kind and not (kind is float and type(value) is int):
+    if type(value) not in (kind, *((int,) if kind is float else NUMBER_TOO.get(name, ()))):
         raise SpecError(f"{name} must be {NAMES[kind]}, not {short(value)}")
     if name in FIELDS:
         check_value(FIELDS[name], value)

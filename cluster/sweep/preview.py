@@ -58,7 +58,7 @@ def announce(
 ) -> None:
     """How limits are kept, which models are trained, and all runs to come."""
     experiments = [e for run, e in plan.experiments().items() if run not in closed]
-    if any(experiment.cpus_by_rank for experiment in experiments):
+    if any(experiment.host_limits for experiment in experiments):
         say(f"CPUs are limited by {engine.about['cpu_limits']}")
     if any(experiment.total_memory for experiment in experiments):
         say(f"memory is limited by {engine.about['memory_limits']}")

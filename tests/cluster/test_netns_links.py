@@ -50,7 +50,7 @@ def test_iperf3_measures_the_same(iperf3: None) -> None:
 
 def test_bytes_of_verifying_links_are_not_booked_to_the_run(tmp_path: Path) -> None:
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)
-    measured = measure(*NETNS, *flags, "--output", str(tmp_path))
+    measured = measure(*NETNS, *flags, "--dilation", "1", "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
     first, second = measured.summaries
     for summary in (first, second):

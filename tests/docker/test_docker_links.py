@@ -31,13 +31,16 @@ def test_links_from_1_mbit_to_1_gbit_reach_their_targets(tmp_path: Path) -> None
 def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Path) -> None:
     """The helper uses the same interface, and received packets pass two devices."""
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)
-    measured = measure(*DOCKER, *flags, "--output", str(tmp_path))
+    measured = measure(*DOCKER, *flags, "--dilation", "2", "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
     for summary in measured.summaries:
         laws.summary_is_true(summary, "docker")
         assert summary["bytes"]["setup"]["sent_bytes"] < 100_000
         for link in summary["links"]:
+            assert link["target"] == "100mbit"  # in emulated time: 50 Mbit/s of the host
             assert None not in [link[name] for name in COUNTS]
+        for node in summary["fidelity"]["by_node"]:
+            assert node["throttled_s"] > 0.5 * node["cpu_s"]  # half a core each
     assert measured.stderr.count("3 links verified") == 1
 
 

@@ -58,8 +58,8 @@ def test_a_controller_that_no_group_delegates_is_not_found(groups: str, tmp_path
 @pytest.mark.parametrize(
     ("controller", "limit", "v2", "written"),
     [
-        ("cpu", 0.5, True, {"cpu.max": "50000 100000"}),
-        ("cpu", 0.5, False, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}),
+        ("cpu", 0.5, True, {"cpu.max": "5000 10000"}),
+        ("cpu", 0.5, False, {"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": "5000"}),
         ("memory", 2**28, True, {"memory.max": "268435456", "memory.swap.max": "0"}),
         (
             *("memory", 2**28, False),

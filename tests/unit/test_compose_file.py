@@ -145,9 +145,16 @@ def test_started_by_hand_it_repeats_its_run_and_records_nothing(experiment: Expe
 
 
 def test_cpus_are_limited_only_by_the_option(experiment: Experiment) -> None:
-    assert all("cpus" not in node for node in nodes(experiment).values())
-    limited = nodes(dataclasses.replace(experiment, cpus=0.5))
-    assert [node["cpus"] for node in limited.values()] == [0.5] * experiment.workers
+    assert set(cores(experiment)) == {None}
+    assert cores(dataclasses.replace(experiment, cpus=0.5)) == [0.5] * experiment.workers
+
+
+def cores(experiment: Experiment) -> list[float | None]:
+    """By node; None where there is no limit."""
+    return [
+        node["cpu_quota"] / node["cpu_period"] if "cpu_quota" in node else None
+        for node in nodes(experiment).values()
+    ]
 
 
 def test_only_nodes_have_a_memory_limit() -> None:
@@ -163,10 +170,8 @@ def test_only_nodes_have_a_memory_limit() -> None:
 
 
 def test_a_straggler_has_a_limit_of_its_own() -> None:
-    made = nodes(Experiment(workers=3, cpus=1, straggler="1:0.5"))
-    assert [node["cpus"] for node in made.values()] == [1, 0.5, 1]
-    alone = nodes(Experiment(workers=3, straggler="1:0.5"))
-    assert [node.get("cpus") for node in alone.values()] == [None, 0.5, None]
+    assert cores(Experiment(workers=3, cpus=1, straggler="1:0.5")) == [1, 0.5, 1]
+    assert cores(Experiment(workers=3, straggler="1:0.5")) == [None, 0.5, None]
 
 
 SHAPED = Experiment(workers=3, bottleneck="1:20mbit,2:5mbit")
@@ -202,7 +207,7 @@ def test_no_worker_starts_before_the_links_are_verified() -> None:
 
 
 def test_the_helper_is_told_the_link_and_the_node() -> None:
-    assert nodes(SHAPED)["link2"]["command"][-3:] == ["5mbit", "node2", "reference"]
+    assert nodes(SHAPED)["link2"]["command"][-4:] == ["5mbit", "node2", "reference", "1"]
 
 
 def test_all_helpers_carry_their_session_and_their_owner() -> None:

@@ -31,9 +31,6 @@ CASES: dict[str, tuple[Step, float | None, float | None, str]] = {
     "computes alone on its core": (step(0.1, 0.09, 0.001), 0.9890, 0.01, HELD),
     "shares its core with another": (step(0.2, 0.1, 0.1), 0.5, 0.5, CONTENDED),
     "sleeps, and waits half of the little it wants": (step(0.1, 0.001, 0.001), 0.5, 0.01, HELD),
-    "stopped by its own limit, as asked for": (step(0.4, 0.1, 0.3, 0.3), 1.0, 0.0, HELD),
-    "limited, and waits beyond that": (step(0.4, 0.1, 0.3, 0.2), 0.5, 0.25, CONTENDED),
-    "throttled on two cores, waited on one": (step(0.4, 0.1, 0.3, 0.5), 1.0, 0.0, HELD),
     "just below": (step(0.1, 0.08, 0.014), 0.8511, 0.14, HELD),
     "just above": (step(0.1, 0.08, 0.016), 0.8333, 0.16, CONTENDED),
     "never wants CPU": (step(0.1, 0.0, 0.0), 1.0, 0.0, HELD),
@@ -50,6 +47,24 @@ def test_a_nodes_waits_make_the_verdict(name: str) -> None:
     assert (node.node, node.rank) == ("node3", 3)
     assert node.cpu_share == (None if cpu_share is None else pytest.approx(cpu_share, abs=1e-4))
     assert node.wait_share == (None if wait_share is None else pytest.approx(wait_share, abs=1e-4))
+    assert judge([node], QUIET).verdict == verdict
+
+
+LIMITED: dict[str, tuple[Step, float, float, str]] = {
+    "stopped by its limit alone, as asked for": (step(0.4, 0.1, 0.3, 0.3), 1.0, 0.0, HELD),
+    "waited in turn with others, and got its part": (step(0.4, 0.1, 0.3, 0.0), 1.0, 0.0, HELD),
+    "got half of its part": (step(0.4, 0.05, 0.35, 0.1), 0.5, 0.5, CONTENDED),
+    "got nine tenths of its part": (step(0.4, 0.09, 0.31, 0.3), 0.9, 0.1, HELD),
+    "computes little, at the full speed of a core": (step(0.4, 0.01, 0.0, 0.0), 1.0, 0.0, HELD),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_node_with_a_quarter_of_a_core_is_entitled_to_that(name: str) -> None:
+    after, cpu_share, wait_share, verdict = LIMITED[name]
+    node = of_worker(0, [after] * 5, core=0.25)
+    assert node.cpu_share == pytest.approx(cpu_share, abs=1e-4)
+    assert node.wait_share == pytest.approx(wait_share, abs=1e-4)
     assert judge([node], QUIET).verdict == verdict
 
 

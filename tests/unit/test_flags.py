@@ -51,6 +51,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "momentum": ("0", 0.0),
     "seed": ("9", 9),
     "cpus": ("0.5", 0.5),
+    "dilation": ("2.5", 2.5),
     "link": ("10mbit", "10mbit"),
     "bottleneck": ("2:20mbit,0:5mbit", "0:5mbit,2:20mbit"),
     "straggler": ("1:0.50", "1:0.5"),
@@ -87,6 +88,7 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     strategy += " --compress int8" if name == "error_feedback" else ""
     strategy += " --model mnist-bn" if name == "buffers" else ""
     strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
+    strategy += " --dilation 1" if name in ("link", "bottleneck") else ""
     (base,) = experiments(strategy)
     (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")
     assert experiment == dataclasses.replace(base, **{name: value})

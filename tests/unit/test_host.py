@@ -69,9 +69,9 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 def test_a_loaded_machine_is_said_with_its_figure(busy_s: float, steal_s: float, told: str) -> None:
     before = HostSample(10.0, 2, 1.25, 100.0, 5.0, None)
     after = dataclasses.replace(before, t=10.3, busy_s=100.0 + busy_s, steal_s=5.0 + steal_s)
-    warning = load_warning(before, after)
+    warning = load_warning(before, after, 1.0)
     assert bool(warning) == bool(told)
     assert told in warning
     if told:
         assert "2 cores, load 1.25" in warning
-        assert "--workers" in warning
+        assert "--dilation 3" in warning

@@ -17,9 +17,13 @@ EXPERIMENTS = [
     Experiment(
         strategy="pairwise", workers=6, passes=2, schedule="grid", local_steps=4, lr=0.0123456789
     ),
-    Experiment(strategy="allreduce", overlap=True, bucket_mb=0.5, compress="fp16", link="100mbit"),
+    Experiment(overlap=True, bucket_mb=0.5, compress="fp16", link="100mbit", dilation=1.0),
     Experiment(
-        strategy="local-sgd", local_steps=16, bottleneck="1:20mbit,2:5mbit", straggler="0:0.5"
+        strategy="local-sgd",
+        local_steps=16,
+        bottleneck="1:20mbit,2:5mbit",
+        straggler="0:0.5",
+        dilation=2.3,
     ),
     Experiment(
         strategy="ddp", model="synthetic:4M:8:10ms", batch_size=1, train_size=40, epochs=1, cpus=0.5

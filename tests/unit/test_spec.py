@@ -255,11 +255,11 @@ def test_defaults_that_depend_on_the_strategy_are_filled_in() -> None:
     assert (Experiment().passes, Experiment().schedule, Experiment().local_steps) == (None, None, 1)
 
 
-def test_settling_changes_nothing_but_engine_and_schedule() -> None:
+def test_settling_changes_nothing_but_what_the_host_chooses() -> None:
     asked = Experiment(strategy="pairwise", schedule="auto", workers=6, link="0.02gbit")
-    settled = asked.settled("docker", "grid")
-    assert settled == dataclasses.replace(asked, engine="docker", schedule="grid")
-    assert asked.schedule == "auto"
+    settled = asked.settled("docker", "grid", 3.5)
+    assert settled == dataclasses.replace(asked, engine="docker", schedule="grid", dilation=3.5)
+    assert (asked.schedule, asked.dilation) == ("auto", "auto")
 
 
 def test_the_number_of_gpus_decides_device_and_back_end() -> None:

@@ -275,6 +275,7 @@ def test_seconds_are_of_the_whole_run_of_training_and_medians_of_settled_steps(
     assert summary.seconds is not None
     assert dataclasses.replace(summary.seconds, by_node=[]) == Seconds(
         total_s=11.0,
+        wall_s=11.0,
         train_s=5.0,
         step_median_s=0.35,
         compute_median_s=0.0875,

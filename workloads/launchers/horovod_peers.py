@@ -39,6 +39,8 @@ from workloads.launchers.horovod_optimizer import OptimizerExchanger
 from workloads.optimizers import Optimizer
 
 TIMEOUT_S = 120
+CYCLE_MS = 1.0
+"""Horovod's default: how often workers negotiate which tensors are ready."""
 IDLE_S = 0.5
 POLL_S = 0.02
 """How often the rendezvous server checks whether to stop: the longest a run waits for it."""
@@ -116,7 +118,9 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
     if spec.nodes == 1:
         return HorovodPeers(spec, rank)
     os.environ.setdefault("HOROVOD_GLOO_IFACE", "eth0")
-    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(TIMEOUT_S * spec.local_steps))
+    timeout_s = round(TIMEOUT_S * spec.local_steps * spec.slowdown)
+    os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(timeout_s))
+    os.environ.setdefault("HOROVOD_CYCLE_TIME", f"{CYCLE_MS * spec.slowdown:g}")
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     if spec.bucket_mb is not None:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))

@@ -125,4 +125,4 @@ def _timeout_s(spec: Experiment, model_bytes: int) -> float:
     """Longer for rounds of many steps, and for slow links that carry a model for every node."""
     slowest = spec.slowest_mbit
     on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
-    return TIMEOUT_S * spec.local_steps + on_the_wire_s
+    return (TIMEOUT_S * spec.local_steps + on_the_wire_s) * spec.slowdown

@@ -58,14 +58,17 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def make_model(name: str, seed: int, folder: Path | None = None) -> nn.Module:
+def make_model(
+    name: str, seed: int, folder: Path | None = None, dilation: float = 1.0
+) -> nn.Module:
     """A model with the same weights on every worker: random from the seed, or pretrained.
 
     `folder` is the run's data folder, which also has pretrained weights (workloads/data/tokens.py).
+    Pretended compute takes `dilation` times as long.
     """
     torch.manual_seed(seed)
     if name.startswith(synthetic.PREFIX):
-        return SyntheticNet(synthetic.parse(name))
+        return SyntheticNet(synthetic.parse(name), dilation)
     model = MODELS[name]()
     if weights_of(name) is not None and isinstance(model, Bert):
         assert folder is not None

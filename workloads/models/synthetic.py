@@ -19,9 +19,10 @@ GRADIENT = 1e-3
 class Clock:
     """The start of the current step, and the deadline of each of its layers."""
 
-    def __init__(self, model: Synthetic) -> None:
+    def __init__(self, model: Synthetic, dilation: float) -> None:
         self.layers = model.layers
-        self.forward_s, self.backward_s = model.forward_s, model.backward_s
+        self.forward_s = model.forward_s * dilation
+        self.backward_s = model.backward_s * dilation
         self.began = 0.0
 
     def forward(self, done: int) -> None:
@@ -43,9 +44,9 @@ class Clock:
 class SyntheticNet(nn.Module):
     """Layers of equal sizes, or of a real network's, that pass their input through."""
 
-    def __init__(self, model: Synthetic) -> None:
+    def __init__(self, model: Synthetic, dilation: float = 1.0) -> None:
         super().__init__()
-        self.clock = Clock(model)
+        self.clock = Clock(model, dilation)
         self.weights = nn.ParameterList(torch.zeros(size) for size in model.sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -13,7 +13,10 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.options import OFF
 from cluster.spec.strategies import own_defaults
 
-TOLD = ("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size")
+TOLD = (
+    *("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size"),
+    *("link", "bottleneck", "launcher"),
+)
 """Options that other options' defaults depend on."""
 ALWAYS = ("strategy", "workers", "engine", "passes", "schedule")
 COLUMNS = [Column("run", "label", style="left"), Column("command", "command", style="code")]

@@ -195,10 +195,13 @@ class NodeSeconds(Document):
 
 
 class Seconds(Document):
-    """Durations; medians are over all workers' steps without the first, which warms up."""
+    """Durations in emulated time: wall time divided by the dilation. Medians are over all workers'
+    steps without the first, which warms up."""
 
     total_s: Amount | None = None
     """From the first event to the last."""
+    wall_s: Amount | None = None
+    """The same on this host's clock: `total_s` times the dilation."""
     train_s: Amount | None = None
     """The train phases together."""
     step_median_s: Amount | None = None
@@ -223,14 +226,14 @@ class NodeFidelity(Document):
     cpu_s: Amount | None = None
     """Seconds in which its threads ran, summed over threads."""
     wait_s: Amount | None = None
-    """Seconds in which a thread was ready to run and waited for a core, of the thread that waited
-    longest in each step, without `throttled_s`."""
+    """Seconds by which it is late since it waited for a core, of the thread that waited longest in
+    each step: without what its own CPU limit makes it wait. Wall time."""
     throttled_s: Amount | None = None
-    """Seconds in which its own CPU limit stopped it, as asked for; not contention."""
+    """Seconds in which its own CPU limit stopped it, as asked for; not contention. Wall time."""
     cpu_share: Share | None = None
-    """The share of its entitled CPU that it got while it wanted CPU: cpu_s / (cpu_s + wait_s)."""
+    """The share of its entitled CPU that it got while it wanted CPU: a core, or its limit."""
     wait_share: Amount | None = None
-    """`wait_s` over the time of these steps."""
+    """`wait_s` over the wall time of these steps."""
 
 
 class Fidelity(Document):
