@@ -9,7 +9,7 @@ from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
 from cluster.spec.documents.codec import Json
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.documents.summary import CONTENDED, Summary
+from cluster.spec.documents.summary import NO_CONCLUSION, Summary
 from cluster.spec.links import parse_link
 from cluster.spec.strategies import STRATEGIES
 
@@ -38,7 +38,7 @@ def observe(folder: RunFolder) -> Observation | None:
         summary = read_checked(folder)
         if summary.status != "completed" or not _is_covered(summary.spec):
             return None
-        if summary.fidelity is not None and summary.fidelity.verdict == CONTENDED:
+        if summary.fidelity is not None and summary.fidelity.verdict in NO_CONCLUSION:
             return None
         per_step = _known(summary.per_step)
         return Observation(

@@ -7,8 +7,10 @@ CPU it is entitled to its part of a core, so it is late by
 
     (ran + waited) - ran / part of a core
 
-which is the waiting of a node that has a whole core. Sums over steps are judged, since the kernel
-books throttled time when it ends, which may be a step later. All of it is wall time.
+which is the waiting of a node that has a whole core. Where that is negative, it was ahead: what
+fits into one quota runs at the full speed of a core, and short steps are mostly that. Sums over
+steps are judged, since the kernel books throttled time when it ends, which may be a step later.
+All of it is wall time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +23,14 @@ from analysis.summary.step_times import WARM_UP
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.records import HostSample
 from cluster.spec.documents.run_folder import node_name
-from cluster.spec.documents.summary import CONTENDED, HELD, UNKNOWN, Fidelity, NodeFidelity
+from cluster.spec.documents.summary import (
+    COARSE,
+    CONTENDED,
+    HELD,
+    UNKNOWN,
+    Fidelity,
+    NodeFidelity,
+)
 
 CONTENDED_SHARE = 0.15
 """Waiting beyond this share of a node's step time makes a run `contended`.
@@ -29,14 +38,16 @@ CONTENDED_SHARE = 0.15
 It is the share by which the report does not tell times of one seed apart (TIMES_AGREE). On an idle
 machine with a core for each node, waits are 5 to 9 % of a step (the node's own exchange threads,
 the host's collector); with three computing nodes to a core they are 45 % (docs/time.md)."""
+COARSE_SHARE = CONTENDED_SHARE
+"""Being ahead by more than this share of a node's step time makes a dilated run `coarse`."""
 NOTICED_STEAL = 0.02
 """Of all cores' time: less is lost in the 10 ms ticks in which it is counted."""
 
 
 def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
-    limits = run.experiment.host_limits
+    limits, is_dilated = run.experiment.host_limits, run.experiment.slowdown != 1
     nodes = [
-        of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)))
+        of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)), is_dilated=is_dilated)
         for rank, steps in enumerate(run.steps)
     ]
     spans = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
@@ -44,7 +55,9 @@ def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
     return judge(nodes, of_host(host, spans, steps_cpu_s))
 
 
-def of_worker(rank: int, steps: Sequence[Step], core: float = 1.0) -> NodeFidelity:
+def of_worker(
+    rank: int, steps: Sequence[Step], core: float = 1.0, *, is_dilated: bool = False
+) -> NodeFidelity:
     """One worker's steps without the first; unknown where one of them does not tell.
 
     `core` is the part of a core that it is entitled to.
@@ -59,12 +72,14 @@ def of_worker(rank: int, steps: Sequence[Step], core: float = 1.0) -> NodeFideli
     if cpu_s is None or waited_s is None or not step_s:
         return node
     wanted_s = cpu_s + waited_s
-    late_s = max(0.0, wanted_s - cpu_s / core)
+    lag_s = wanted_s - cpu_s / core
+    late_s, ahead_s = max(0.0, lag_s), max(0.0, -lag_s)
     return replace(
         node,
         wait_s=round(late_s, 6),
         cpu_share=round(min(1.0, cpu_s / core / wanted_s), 4) if wanted_s else 1.0,
         wait_share=round(late_s / step_s, 4),
+        ahead_share=round(ahead_s / step_s, 4) if is_dilated else None,
     )
 
 
@@ -80,14 +95,18 @@ def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
 
     Unknown where a worker's waits are not known, unless the others' are enough."""
     waits = [node.wait_share for node in nodes if node.wait_share is not None]
+    ahead = [node.ahead_share for node in nodes if node.ahead_share is not None]
     shares = [node.cpu_share for node in nodes if node.cpu_share is not None]
     verdict = HELD if waits and len(waits) == len(nodes) else UNKNOWN
     if max(waits, default=0.0) > CONTENDED_SHARE or _is_stolen(host):
         verdict = CONTENDED
+    elif max(ahead, default=0.0) > COARSE_SHARE:
+        verdict = COARSE
     return replace(
         host,
         verdict=verdict,
         largest_wait_share=max(waits, default=None),
+        largest_ahead_share=max(ahead, default=None),
         least_cpu_share=min(shares, default=None),
         by_node=list(nodes),
     )

@@ -12,17 +12,20 @@ import pandas as pd
 
 from analysis.tables.noise import unequal_computing
 from cluster.observe.units import percent_text
-from cluster.spec.documents.summary import CONTENDED, HELD
+from cluster.spec.documents.summary import COARSE, HELD, NO_CONCLUSION
 
 
 def by_verdict(runs: pd.DataFrame) -> dict[int, str]:
-    """By number of a run that is contended: why its times allow no conclusion."""
-    waits = runs["largest_wait_share"][runs["fidelity"] == CONTENDED]
-    return {int(str(number)): _reason(share) for number, share in waits.items()}
+    """By number of a run that is contended or coarse: why its times allow no conclusion."""
+    found = runs[runs["fidelity"].isin(NO_CONCLUSION)]
+    judged = zip(found.index, found["fidelity"], found["largest_wait_share"], strict=True)
+    return {int(number): _reason(str(verdict), share) for number, verdict, share in judged}
 
 
-def _reason(wait_share: Any) -> str:
+def _reason(verdict: str, wait_share: Any) -> str:
     """Of the waits of one run's nodes; unknown where the hypervisor took the CPU."""
+    if verdict == COARSE:
+        return "no order: steps are too short for this dilation; use a larger --dilation"
     if pd.isna(wait_share):
         return "no order: the host was contended"
     waited = percent_text(float(wait_share), 0)
@@ -34,7 +37,7 @@ def _reason(wait_share: Any) -> str:
 
 def without_verdict(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs that recorded nothing, or whose kernel does not count waits."""
-    return runs[~runs["fidelity"].isin([HELD, CONTENDED])]
+    return runs[~runs["fidelity"].isin([HELD, *NO_CONCLUSION])]
 
 
 def unequal_unknown(runs: pd.DataFrame) -> str:

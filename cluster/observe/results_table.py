@@ -8,7 +8,7 @@ from rich.table import Table
 from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
-from cluster.spec.documents.summary import CONTENDED, Summary
+from cluster.spec.documents.summary import COARSE, CONTENDED, Summary
 from cluster.spec.strategies import follows_from_strategy
 
 MOST_LINKS = 8
@@ -41,22 +41,18 @@ def print_table(summaries: Sequence[Summary], console: Console) -> None:
                 style="italic",
                 markup=False,
             )
-    if note := contention_note(summaries):
+    for note in filter(None, (contention_note(summaries), coarse_note(summaries))):
         console.print(note, style="italic", markup=False)
 
 
 def contention_note(summaries: Sequence[Summary]) -> str:
     """Which runs' times allow no conclusion, and why; empty where all held or nothing is known."""
-    found = [
-        summary
-        for summary in summaries
-        if summary.fidelity is not None and summary.fidelity.verdict == CONTENDED
-    ]
+    found = _judged(summaries, CONTENDED)
     if not found:
         return ""
     waits = [s.fidelity.largest_wait_share for s in found if s.fidelity is not None]
     largest = max((wait for wait in waits if wait is not None), default=None)
-    what = "all runs" if len(found) == len(summaries) > 1 else listed([s.run for s in found])
+    what = _named(found, summaries)
     waited = (
         ""
         if largest is None
@@ -66,6 +62,26 @@ def contention_note(summaries: Sequence[Summary]) -> str:
         f"note: contended host, no conclusion from the times of {what}{waited};"
         " use --dilation auto or a larger K, or an idle machine (docs/time.md)"
     )
+
+
+def coarse_note(summaries: Sequence[Summary]) -> str:
+    """The same for steps that are too short for the dilation."""
+    found = _judged(summaries, COARSE)
+    if not found:
+        return ""
+    return (
+        f"note: no conclusion from the times of {_named(found, summaries)}: steps are too short for"
+        " this time dilation; use a larger --dilation, or a larger --batch-size (docs/time.md)"
+    )
+
+
+def _judged(summaries: Sequence[Summary], verdict: str) -> list[Summary]:
+    return [s for s in summaries if s.fidelity is not None and s.fidelity.verdict == verdict]
+
+
+def _named(found: Sequence[Summary], summaries: Sequence[Summary]) -> str:
+    """These runs of a session, or all."""
+    return "all runs" if len(found) == len(summaries) > 1 else listed([s.run for s in found])
 
 
 def listed(names: Sequence[str]) -> str:

@@ -121,7 +121,8 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "exposed_communication_median_s": seconds["exposed_communication_median_s"],
             "communication_bound_s": seconds.get("communication_bound_s"),
             **{name: seconds[name] for name in ("train_s", "total_s")},
-            **{"wall_s": None, "dilation": 1.0},
+            "wall_s": None,
+            "dilation": 1.0,
             **dict.fromkeys(("fidelity", "largest_wait_share", "least_cpu_share")),
             **dict.fromkeys(("others_share", "steal_share")),
         }

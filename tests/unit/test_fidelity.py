@@ -7,7 +7,7 @@ from analysis.tables.noise import TIMES_AGREE
 from cluster.observe.results_table import contention_note
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.records import HostSample
-from cluster.spec.documents.summary import CONTENDED, HELD, UNKNOWN, Fidelity, Summary
+from cluster.spec.documents.summary import COARSE, CONTENDED, HELD, UNKNOWN, Fidelity, Summary
 
 QUIET = Fidelity(verdict=UNKNOWN, busy_share=0.5, steal_share=0.0)
 
@@ -56,13 +56,14 @@ LIMITED: dict[str, tuple[Step, float, float, str]] = {
     "got half of its part": (step(0.4, 0.05, 0.35, 0.1), 0.5, 0.5, CONTENDED),
     "got nine tenths of its part": (step(0.4, 0.09, 0.31, 0.3), 0.9, 0.1, HELD),
     "computes little, at the full speed of a core": (step(0.4, 0.01, 0.0, 0.0), 1.0, 0.0, HELD),
+    "computes much of a step at that speed": (step(0.4, 0.03, 0.0, 0.0), 1.0, 0.0, COARSE),
 }
 
 
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_node_with_a_quarter_of_a_core_is_entitled_to_that(name: str) -> None:
     after, cpu_share, wait_share, verdict = LIMITED[name]
-    node = of_worker(0, [after] * 5, core=0.25)
+    node = of_worker(0, [after] * 5, core=0.25, is_dilated=True)
     assert node.cpu_share == pytest.approx(cpu_share, abs=1e-4)
     assert node.wait_share == pytest.approx(wait_share, abs=1e-4)
     assert judge([node], QUIET).verdict == verdict

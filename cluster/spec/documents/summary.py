@@ -9,10 +9,12 @@ from dataclasses import field
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
 from cluster.spec.documents.links import MeasuredLink
 
-HELD, CONTENDED, UNKNOWN = "held", "contended", "unknown"
+HELD, CONTENDED, COARSE, UNKNOWN = "held", "contended", "coarse", "unknown"
 """Verdicts on a run's times, in `fidelity`."""
 OUT_OF_MEMORY = "ran out of memory"
 """In the error of a run whose node was ended for its memory."""
+NO_CONCLUSION = (CONTENDED, COARSE)
+"""Verdicts of runs whose times allow no conclusion."""
 
 
 class CurvePoint(Document):
@@ -234,6 +236,9 @@ class NodeFidelity(Document):
     """The share of its entitled CPU that it got while it wanted CPU: a core, or its limit."""
     wait_share: Amount | None = None
     """`wait_s` over the wall time of these steps."""
+    ahead_share: Amount | None = None
+    """With time dilation, how far it was ahead of its part of a core, over the wall time of these
+    steps: what fits into one quota runs at the full speed of a core. Null without."""
 
 
 class Fidelity(Document):
@@ -242,9 +247,13 @@ class Fidelity(Document):
     verdict: str
     """`held`: the nodes got the CPU that they wanted. `contended`: a node waited for a core for
     more than 15 % of its step time, or the hypervisor took more than 15 % of the CPU, so that times
-    allow no conclusion. `unknown`: not recorded."""
+    allow no conclusion. `coarse`: with time dilation, a node was ahead of its part of a core by
+    more than 15 % of its step time, so that they do not either: steps are too short for this
+    dilation. `unknown`: not recorded."""
     largest_wait_share: Amount | None = None
     """Largest `wait_share` of a node."""
+    largest_ahead_share: Amount | None = None
+    """Largest `ahead_share` of a node; null without time dilation."""
     least_cpu_share: Share | None = None
     """Least `cpu_share` of a node."""
     busy_share: Share | None = None
