@@ -13,13 +13,15 @@ from tests import laws
 from tests.measuring import measure
 
 NETNS = ("--engine", "netns")
-SIZES = ("--workers", "2", "--link", "100mbit", "--epochs", "1", "--train-size", "2400")
+SIZES = ("--workers", "2", "--link", "100mbit", "--epochs", "1", "--train-size", "6000")
+QUOTA_S, TICK_S = 0.010 / 3, 0.010
+"""A node is stopped when it has used its quota, at the next tick of the kernel."""
 
 
 def test_a_dilated_run_sends_and_learns_the_same_and_tells_emulated_time(
     cpu_limits: None, tmp_path: Path
 ) -> None:
-    sizes = (*SIZES, "--batch-size", "60", "--test-size", "200", "--strategy", "pairwise")
+    sizes = (*SIZES, "--batch-size", "250", "--test-size", "200", "--strategy", "pairwise")
     measured = measure(*NETNS, *sizes, "--dilation", "1,3", "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
     plain, dilated = measured.summaries
@@ -34,9 +36,9 @@ def test_a_dilated_run_sends_and_learns_the_same_and_tells_emulated_time(
     seconds = dilated["seconds"]
     assert seconds["wall_s"] == pytest.approx(3 * seconds["total_s"], rel=1e-3)
     run = RunFolder(tmp_path / dilated["session"] / dilated["run"])
-    steps = [step for rank in (0, 1) for step in NodeLog(run.read_events(rank)).steps[1:]]
-    wall = median(step.step_s for step in steps)
-    assert wall == pytest.approx(3 * seconds["step_median_s"], rel=0.2)  # means over a period
-    for free, limited in zip(*(s["fidelity"]["by_node"] for s in (plain, dilated)), strict=True):
-        assert not free["throttled_s"]
-        assert limited["throttled_s"] > limited["cpu_s"]  # two thirds of the time it wants to run
+    by_node = [NodeLog(run.read_events(rank)).steps for rank in (0, 1)]
+    wall = median(step.step_s for steps in by_node for step in steps[1:])
+    assert wall == pytest.approx(3 * seconds["step_median_s"], rel=1e-3)
+    for steps in by_node:
+        part = sum(step.step_s / 3 + QUOTA_S + TICK_S for step in steps)
+        assert sum(step.cpu_s or 0.0 for step in steps) < part  # a third of a core

@@ -39,8 +39,6 @@ def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Pat
         for link in summary["links"]:
             assert link["target"] == "100mbit"  # in emulated time: 50 Mbit/s of the host
             assert None not in [link[name] for name in COUNTS]
-        for node in summary["fidelity"]["by_node"]:
-            assert node["throttled_s"] > 0.5 * node["cpu_s"]  # half a core each
     assert measured.stderr.count("3 links verified") == 1
 
 

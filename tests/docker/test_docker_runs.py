@@ -151,7 +151,9 @@ def test_a_node_cannot_change_its_link(inspected: Inspected) -> None:
 def test_limits_are_those_of_the_containers(inspected: Inspected) -> None:
     """512m is the least that is accepted for two; no node has swap."""
     hosts = [node.attrs["HostConfig"] for node in inspected.nodes]
-    assert [host["NanoCpus"] for host in hosts] == [0, 250_000_000]
+    limits = [(host["CpuQuota"], host["CpuPeriod"]) for host in hosts]
+    assert limits[0] == (0, 0)
+    assert limits[1][0] / limits[1][1] == 0.25
     assert [(host["Memory"], host["MemorySwap"]) for host in hosts] == [(2**28, 2**28)] * 2
 
 
