@@ -186,6 +186,7 @@ def test_delay_on_a_kernel_without_netem_names_the_module(
     need_namespaces()
     if "sch_netem" in netns_engine.link_modules():
         pytest.skip("this kernel has netem")
-    line = refusal(["--engine", "netns", "--link", "20mbit/10ms"], capsys)
+    flags = ["--engine", "netns", "--link", "20mbit/10ms", "--dilation", "1"]
+    line = refusal(flags, capsys)
     assert line.startswith("measure: link 20mbit/10ms: ")
     assert "sch_netem" in line
