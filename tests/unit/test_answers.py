@@ -128,6 +128,18 @@ def test_runs_that_learn_otherwise_are_repetitions_of_one_step(label_skew: Runs)
     assert "1 to 2 runs" in text
 
 
+def test_a_winner_of_some_is_not_called_the_winner_of_all(label_skew: Runs) -> None:
+    report = seeds(label_skew, ("allreduce", 0.9), ("pairwise", 0.9), ("pairwise", 0.9))
+    more: dict[str, Any] = {
+        "step_median_s": [0.2, 0.1, 0.05],
+        "passes": pd.array([None, 1, 2], "Int64"),
+    }
+    table = report.runs.table.assign(**more, seed=1, fidelity=["held", "held", "contended"])
+    text = said(Report.of(dataclasses.replace(report.runs, table=table)), "Fastest step")
+    assert text.startswith("of the 2 that can be compared: pairwise (ring), 1 pass, 100 ms")
+    assert "contended: pairwise (ring), 2 passes" in text
+
+
 def test_slow_nodes_are_told_in_words(label_skew: Runs) -> None:
     run = label_skew.table.iloc[0].copy()
     run["bottleneck"], run["straggler"] = "0:20mbit,2:20mbit", "1:0.05"

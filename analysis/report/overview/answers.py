@@ -61,9 +61,9 @@ def _in_grey(answers: Sequence[Answer]) -> list[Answer]:
     rest = [answer for answer in grey if answer not in none]
     if len(none) < 2:
         return [*none, *rest]
-    others = (f"{answer.question[:1].lower()}{answer.question[1:]}" for answer in none[1:])
-    questions = dict.fromkeys([none[0].question, *others])
-    return [replace(none[0], question="; ".join(questions)), *rest]
+    questions = dict.fromkeys(answer.question[:1].lower() + answer.question[1:] for answer in none)
+    question = "; ".join(questions)
+    return [replace(none[0], question=question[:1].upper() + question[1:]), *rest]
 
 
 def _speed(report: Report) -> list[Answer]:
@@ -89,6 +89,8 @@ def _speed(report: Report) -> list[Answer]:
         lead, rest = ranked(measured(held, "step_median_s"), seconds_text, "run")
         kept = {number for config in held for number in config.numbers}
         lost = [config for config in members if not kept.issuperset(config.numbers)]
+        if lost:  # a winner of the others is no winner of all
+            lead = f"of the {len(held)} that can be compared: {lead}"
         text = rest + _reached_by(held) + _left_out(lost) + burst
         found.append(Answer(question, text, lead=lead))
     if settings and not report.why_contended(settings[0]):
