@@ -77,7 +77,7 @@ OPTION_WORDS: dict[str, Callable[[Any], str]] = {
     "cpus": "{:g} cores per node".format,
     "bucket_mb": lambda size: f"buckets of {size:g} MiB" if size else "tensor by tensor",
     "average": "{} averaged".format,
-    "reduce": lambda how: {"mean": "mean", "sum": "sum, not mean"}.get(how, f"reduce {how}"),
+    "reduce": lambda how: {"mean": "mean", "sum": "sum instead of mean"}.get(how, f"reduce {how}"),
     "partition": lambda how: f"shards by {how}" if how == "label" else f"{how} shards",
     "lr_rule": lambda rule: "lr not scaled" if rule == "none" else f"{rule} lr rule",
     "warmup_epochs": lambda count: f"warm-up of {count:g} epochs" if count else "no warm-up",

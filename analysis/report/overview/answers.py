@@ -196,9 +196,11 @@ def _slow_nodes(report: Report) -> list[Answer]:
             reason = next(iter(cases.values()))
             found.append(Answer("With a slow node", _capital(reason), grey=True))
         elif cases:
-            lead, *others = (f"{case}: {steps}" for case, steps in cases.items())
+            none = [case for case, steps in cases.items() if steps.startswith("no order")]
+            lead, *others = (f"{case}: {cases[case]}" for case in cases if case not in none)
             text = f"{'; '.join(['', *others])}. Steps of the slowest node; {study.title}."
-            found.append(Answer("With a slow node", text, lead=lead))
+            lost = f" No order, since the host was contended: {listed(none)}." if none else ""
+            found.append(Answer("With a slow node", text + lost, lead=lead))
     return found
 
 
