@@ -114,6 +114,8 @@ class ClusterPlan:
     """Slow modules that the runs will import."""
     dilation: float = 1.0
     """Seconds on this host for each emulated second; links are shaped accordingly."""
+    user_folders: tuple[str, ...] = ()
+    """Of the user's own files: nodes see them read-only, at the same paths."""
 
 
 @dataclass(frozen=True)

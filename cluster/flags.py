@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from cluster.spec.errors import FileError, SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
+from cluster.spec.program import plain_words
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.strategies import STRATEGIES
 from cluster.sweep.preset_file import option_type
@@ -27,6 +29,7 @@ GROUPS = {
     "strategy": "what is compared",
     "cluster": "the cluster",
     "training": "the training",
+    "program": "a program of your own",
     "output": "output",
 }
 MOST_USED = (
@@ -104,7 +107,7 @@ def make_parser(with_help: bool = False) -> Parser:
     parser = Parser(
         prog="./measure.sh",
         speaker="measure",
-        usage="./measure.sh [OPTION ...]",
+        usage="./measure.sh [OPTION ...] [-- train.py ARGS]",
         description="Train on a cluster of N real nodes on this machine and count every byte:\n"
         "measured traffic, predicted traffic and accuracy, in one table and one report.",
         allow_abbrev=False,
@@ -113,6 +116,8 @@ def make_parser(with_help: bool = False) -> Parser:
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     docs = field_docs(Experiment) if with_help else {}
     for field in dataclasses.fields(Experiment):
+        if not field.metadata["group"]:
+            continue
         group = groups[field.metadata["group"]]
         text = _help(field, docs[field.name]) if with_help else None
         unit = field.metadata["unit"]
@@ -139,6 +144,18 @@ def make_parser(with_help: bool = False) -> Parser:
         short = ["-h"] if flag == "--help" else []
         groups["output"].add_argument(*short, flag, action=_Print, texts=texts, help=description)
     return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The flags; what follows `--` is a program of the user's own."""
+    if "--" not in arguments:
+        return make_parser().parse_args(arguments)
+    at = list(arguments).index("--")
+    args = make_parser().parse_args(arguments[:at])
+    if args.program is not None:
+        raise SpecError("program is given twice: by --program and after --; leave one out")
+    args.program = [shlex.join(plain_words(arguments[at + 1 :]))]
+    return args
 
 
 def as_typed(error: SpecError) -> str:
@@ -223,7 +240,8 @@ def _flag(name: str) -> str:
 
 def _help(field: dataclasses.Field[Any], text: str) -> str:
     """The field's docstring, the names it takes, and its default."""
-    if names := engine_names() if field.name == "engine" else field.metadata["choices"]:
+    lists = {"engine": engine_names(), "strategy": list(STRATEGIES)}
+    if names := lists.get(field.name, field.metadata["choices"]):
         meaning, default_begins, rest = text.partition(" (default")
         text = f"{meaning}: {', '.join(names)}{default_begins}{rest}"
     default = DEFAULTS.get(field.name, field.default)

@@ -18,8 +18,8 @@ from analysis.predict.step_time import step_time
 from analysis.summary.summarise import summarise
 from cluster import environment, hosts, output, plan
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
-from cluster.flags import as_typed, make_parser
-from cluster.host import interruption, leftovers, ownership
+from cluster.flags import as_typed, parse
+from cluster.host import interruption, leftovers, ownership, user_folders
 from cluster.live import view as live
 from cluster.observe.progress import Progress, choose_progress, say_if_slow
 from cluster.session import Session
@@ -29,6 +29,7 @@ from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, Sessio
 from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
+from cluster.spec.own_code import is_own
 from cluster.sweep import preview, resume
 from workloads.data.dataset import DataError
 from workloads.data.folders import default_data_dir
@@ -38,7 +39,11 @@ from workloads.models.pretrained import Chooser
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    args = make_parser().parse_args(arguments)
+    try:
+        args = parse(arguments)
+    except SpecError as error:
+        print(f"measure: {as_typed(error)}", file=sys.stderr)
+        return 2
     if args.doctor:
         from cluster import doctor
 
@@ -79,6 +84,9 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     if args.prepare is not None:
         return hosts.prepare_hosts(args, command, experiments, say)
     output.check_output(args.output)
+    user_folders.check_output(experiments, args.output)
+    if any(e.program or e.requirements for e in experiments) and not args.dry_run:
+        raise SpecError("program: this version cannot run one yet")
     with say_if_slow(say, "looking for an engine"):
         name, how = choose_engine(args.engine, experiments, args.spark_master)
     if args.data_dir is not None and not args.dry_run:
@@ -156,6 +164,8 @@ def _prepare_data(experiments: list[Experiment], given: Path | None, progress: P
     """The folder that nodes read; a cache that may be empty where no run takes data."""
     names = [name for e in experiments for name in files_of(e.model, e.dataset)]
     if not names:
+        if given is not None and any(is_own(experiment.dataset) for experiment in experiments):
+            return given
         if given is not None:
             raise SpecError(
                 f"data_dir does not apply to model {experiments[0].model}: it has no data"

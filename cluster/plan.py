@@ -14,9 +14,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster import presets
+from cluster import own_files, presets
 from cluster.engine import ENGINES
-from cluster.spec.catalogue import DATASETS
+from cluster.host import user_folders
+from cluster.spec.catalogue import data_facts
 from cluster.spec.dilation import AUTO
 from cluster.spec.errors import FileError, SpecError, between
 from cluster.spec.experiment import Experiment
@@ -25,15 +26,17 @@ from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
-from cluster.spec.strategies import EXCHANGE_OPTIONS, STRATEGIES
+from cluster.spec.strategies import EXCHANGE_OPTIONS, facts_of
 from cluster.sweep.dilation import Dilations
-from cluster.sweep.preset_file import option_type
+from cluster.sweep.preset_file import FIELDS, option_type
 
 YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("interval", "seed")
-CLUSTER_OF_SEVERAL = ("link", *presets.REPEATED)
+CLUSTER_OF_SEVERAL = ("link", "bottleneck", "straggler")
 """Options that a baseline of one worker among other strategies goes without."""
+WHOLE = ("program", "folder", "requirements")
+"""Options whose values may hold commas."""
 WITH_NONE = (*CLUSTER_OF_SEVERAL, "total_memory")
 """Options in which `none` stands for no limit, also beside a preset that has one."""
 
@@ -49,7 +52,7 @@ def make_experiments(
 ) -> list[Experiment]:
     """All requested runs; those that fit one cluster are neighbours."""
     for field in dataclasses.fields(Experiment):  # a flag's own mistake is not a preset's
-        if field.name != "engine" and (text := getattr(args, field.name)) is not None:
+        if field.name in FIELDS and (text := getattr(args, field.name)) is not None:
             _values(field, text)
     sweeps: list[tuple[Values, str]] = []
     for flags in presets.expand(args, choose):
@@ -64,12 +67,13 @@ def make_experiments(
         with _told_with(origin):
             for options in combinations(values):
                 options = _within_workers(options, whole_groups)
+                options = own_files.locate(user_folders.locate(options))
                 runs[Experiment(**effects.keep(options))] = "dilation" in options
     effects.check(typed={name for name, value in vars(args).items() if value is not None})
     for line in (*presets.announcement(args), *whole_groups):
         say(line)
     for experiment in runs:
-        available = DATASETS[experiment.dataset].train_size
+        available = data_facts(experiment.dataset).train_size
         if experiment.train_size > available:
             raise SpecError(
                 f"train_size {experiment.train_size:,} is more than the {available:,} training"
@@ -163,12 +167,17 @@ def value_lists(flags: argparse.Namespace) -> Values:
     """What was typed as values, seeds counted up; SpecError for what is none."""
     values: Values = {}
     for field in dataclasses.fields(Experiment):
-        if field.name != "engine" and (text := getattr(flags, field.name)) is not None:
+        if field.name in FIELDS and (text := getattr(flags, field.name)) is not None:
             values[field.name] = _values(field, text)
     repeat = _number("repeat", flags.repeat, int) if flags.repeat is not None else 1
     between("repeat", repeat, 1, MOST_RUNS)
     first_seed = values.get("seed", [Experiment.seed])[0]
     values["seed"] = [first_seed + k for k in range(repeat)]
+    if "program" in values and "strategy" in values:
+        raise SpecError(
+            "strategy does not go with a program: for both in one report, put them into a sweep"
+            " file (docs/sweeps.md)"
+        )
     values.setdefault("strategy", ["pairwise" if "passes" in values else Experiment.strategy])
     _check_strategies(values)
     if flags.global_batch_size is not None:
@@ -190,7 +199,7 @@ def count_combinations(values: Values) -> int:
     count = 0
     for strategy in values["strategy"]:
         sizes = map(len, _options_of(strategy, values, alone).values())
-        count += math.prod(sizes) * (workers if alone or STRATEGIES[strategy].exchanges else 1)
+        count += math.prod(sizes) * (workers if alone or facts_of(strategy).exchanges else 1)
     return count
 
 
@@ -200,7 +209,7 @@ def combinations(values: Values) -> Iterator[Options]:
     workers = values.get("workers", [1 if alone else Experiment.workers])
     for count, strategy in itertools.product(workers, values["strategy"]):
         others = _options_of(strategy, values, alone)
-        count = count if alone or STRATEGIES[strategy].exchanges else 1
+        count = count if alone or facts_of(strategy).exchanges else 1
         for combination in itertools.product(*others.values()):
             options = dict(zip(others, combination, strict=True))
             if (total := options.pop("global_batch_size", None)) is not None:
@@ -210,7 +219,7 @@ def combinations(values: Values) -> Iterator[Options]:
 
 def _options_of(strategy: str, values: Values, alone: bool) -> Values:
     """The options that a strategy takes of a sweep, in the order of Experiment's fields."""
-    facts = STRATEGIES[strategy]
+    facts = facts_of(strategy)
     left_out = {"workers", "strategy"}
     if not facts.has_passes:
         left_out |= {"passes", "schedule"}
@@ -223,7 +232,7 @@ def _options_of(strategy: str, values: Values, alone: bool) -> Values:
 def _check_strategies(values: Values) -> None:
     strategies = values["strategy"]
     for option in ("passes", "schedule"):
-        if option in values and not any(STRATEGIES[name].has_passes for name in strategies):
+        if option in values and not any(facts_of(name).has_passes for name in strategies):
             raise SpecError(no_passes(option, ", ".join(strategies)))
 
 
@@ -256,6 +265,8 @@ def _neighbours(experiments: Iterable[Experiment]) -> list[Experiment]:
 def _values(field: dataclasses.Field[Any], text: Any) -> list[Any]:
     """A comma-separated list as values, each once; of a repeated flag, the list of its texts."""
     name = field.name
+    if name in WHOLE:
+        return list(dict.fromkeys(text if isinstance(text, list) else [text]))
     if name in WITH_NONE:
         cases = text if isinstance(text, list) else text.split(",")
         return list(dict.fromkeys(None if case == NONE else case.strip() for case in cases))

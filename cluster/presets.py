@@ -14,14 +14,14 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cluster import PROJECT
+from cluster import PROJECT, own_files
 from cluster.observe.units import option_text
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.errors import SpecError, one_of
 from cluster.sweep.preset_file import Options, Preset, read_preset
 
-REPEATED = ("bottleneck", "straggler")
-"""Options whose commas list nodes: several cases are the flag, repeated."""
+REPEATED = ("bottleneck", "straggler", "program")
+"""Options whose commas list nodes or are the user's: several cases are the flag, repeated."""
 FOLDER = PROJECT / "workloads" / "presets"
 SUFFIX = ".toml"
 SAME = {"batch_size": "global_batch_size", "global_batch_size": "batch_size"}
@@ -80,7 +80,8 @@ def _expand_preset(args: argparse.Namespace) -> list[argparse.Namespace]:
     given = {name: value for name, value in vars(args).items() if value not in (None, False)}
     sets = []
     for options, origin in _runs(args):
-        texts = {name: _as_typed(name, value) for name, value in options.items()}
+        named = {n: own_files.beside(Path(args.preset), n, v) for n, v in options.items()}
+        texts = {name: _as_typed(name, value) for name, value in named.items()}
         sets.append(argparse.Namespace(**{**vars(args), **texts, **given}, origin=origin))
     return sets
 

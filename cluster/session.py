@@ -33,7 +33,7 @@ from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import file_problem
 from cluster.spec.experiment import EXISTING, LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.strategies import facts_of
 from cluster.sweep.estimate import about, remaining_s
 from cluster.watch import FOLDER_REMOVED, watch_run
 
@@ -120,6 +120,7 @@ class Session:
             writers=first.event_writers,
             node_folders=folders.folder,
             imports=_slow_imports(experiment for experiment, _ in runs),
+            user_folders=first.user_folders,
         )
         current: Run = runs[0]
         try:
@@ -241,7 +242,7 @@ def _slow_imports(experiments: Iterable[Experiment]) -> tuple[str, ...]:
     """Slow modules of the runs, each once, in the order in which to import them."""
     modules: dict[str, None] = {}
     for experiment in experiments:
-        facts = STRATEGIES[experiment.strategy], LAUNCHERS[experiment.launcher]
+        facts = facts_of(experiment.strategy), LAUNCHERS[experiment.launcher]
         modules |= dict.fromkeys(module for fact in facts for module in fact.imports)
     return tuple(modules)
 

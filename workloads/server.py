@@ -15,11 +15,10 @@ from workloads.comm.half import compressed, wire_bytes
 from workloads.comm.peers import enter_phase
 from workloads.comm.round import Round
 from workloads.counters.interfaces import full_segment_bytes, network_id
-from workloads.data.tokens import data_folder
 from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.launchers import join
-from workloads.models.networks import make_model
+from workloads.models.networks import model_of
 from workloads.optimizers import make_optimizer
 from workloads.strategies.parameter_server import serve
 
@@ -29,7 +28,7 @@ def run_server(spec: Experiment, rank: int, data_root: Path, log: EventLog) -> N
     log.boundary(Phase, phase="setup")
     torch.set_num_threads(1)
     device = open_device(spec.device).torch_device
-    model = make_model(spec.model, spec.seed, data_folder(spec, data_root))
+    model = model_of(spec, data_root)
     server = Server(spec, model.to(device))
     log.write(
         Hello(

@@ -10,26 +10,29 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
 from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
+from cluster.spec.own_code import is_own
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import wire_bytes
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.cpu import CpuClock
 from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.data.batches import Batch, Shard
-from workloads.data.samples import Samples, read_samples
-from workloads.data.tokens import data_folder
+from workloads.data.samples import Samples
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
 from workloads.launchers import join
-from workloads.models.networks import make_model
+from workloads.models.networks import model_of
+from workloads.objective import Objective, objective_of
 from workloads.optimizers import Optimizer, make_optimizer
+from workloads.own.learning import samples_of
+from workloads.own.loading import verify
+from workloads.own.strategy import own_schedule
 
 EVALUATION_SAMPLES = 2000
 """Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
@@ -43,15 +46,15 @@ def train(
 ) -> None:
     """The whole run. `files` receive the final model and timeline; None keeps nothing."""
     log.boundary(Phase, phase="setup")
+    verify(spec)
     # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
     gc.freeze()
     torch.set_num_threads(1)
     device = open_device(spec.device)
-    folder = data_folder(spec, data_root)
-    model = make_model(spec.model, spec.seed, folder, spec.slowdown).to(device.torch_device)
+    model = model_of(spec, data_root).to(device.torch_device)
     flat = FlatModel(model)
     optimizer = make_optimizer(spec, flat)
-    data = read_samples(spec, data_root)
+    data, objective = samples_of(spec, data_root), objective_of(spec)
     shard = Shard(spec, rank, data)
     model_bytes = wire_bytes(flat, spec.compress)
     log.write(
@@ -69,6 +72,8 @@ def train(
             labels=shard.label_counts(),
         )
     )
+    if rank == 0 and is_own(spec.strategy) and (planned := own_schedule(spec, flat, model_bytes)):
+        log.write(planned)
     if spec.timeline and files is not None:
         os.environ["HOROVOD_TIMELINE"] = str(files.timeline)
     peers = join(spec, rank, model_bytes)
@@ -76,7 +81,7 @@ def train(
         log.write(RankOrder(order=peers.order))
     prepared = peers.prepare(model, flat, optimizer)
     called = device.data_parallel(prepared.model, spec.gpu)
-    trainer = Trainer(spec, log, device, optimizer, prepared, called)
+    trainer = Trainer(spec, log, device, optimizer, prepared, called, objective)
 
     score = None
     for epoch in range(1, spec.epochs + 1):
@@ -85,11 +90,11 @@ def train(
         trainer.run_epoch(epoch, batches)
         enter_phase(log, "evaluate", epoch, peers)
         size = _test_size(spec, data, epoch == spec.epochs)
-        score = score_consensus(model, flat, data, size, peers)
+        score = score_consensus(model, flat, data, size, peers, objective)
         log.write(Epoch(epoch=epoch, **asdict(score)))
     assert score is not None
     own_size = min(OWN_SAMPLES, _test_size(spec, data, last_epoch=True))
-    own = own_accuracy(model, data, own_size)
+    own = own_accuracy(model, data, own_size, objective)
 
     enter_phase(log, "finish", None, peers)
     peers.measure_idle(log)
@@ -126,6 +131,7 @@ class Trainer:
     prepared: Preparation
     called: nn.Module
     """The prepared model, or its wrapper that splits batches over several GPUs."""
+    objective: Objective
 
     def run_epoch(self, epoch: int, batches: Iterator[Batch]) -> None:
         """A round ends after every `local_steps` steps, and with the epoch."""
@@ -147,7 +153,7 @@ class Trainer:
             self.optimizer.lr = learning_rate(spec, step - 1)
             with _exchange_in_backward(self.prepared.model, due):
                 outputs = self.called(inputs)
-                loss = functional.cross_entropy(outputs, labels)
+                loss = self.objective.mean(outputs, labels)
                 loss.backward()
             loss = loss.detach()
             computed, exchanged = self._exchange_and_update(due)
@@ -161,7 +167,7 @@ class Trainer:
                     epoch=epoch,
                     step=step,
                     loss=round(float(loss), 6),
-                    correct=int((outputs.argmax(1) == labels).sum()),
+                    correct=self.objective.correct(outputs, labels),
                     step_s=round(seconds(started, done), 6),
                     data_s=round(seconds(started, fed), 6),
                     compute_s=None if hidden else round(compute_s, 6),

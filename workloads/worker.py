@@ -40,6 +40,7 @@ from workloads.data.folders import default_data_dir
 from workloads.data.tokens import is_complete, weights_of
 from workloads.event_log import EventLog
 from workloads.heartbeat import Pulse, wait_beating
+from workloads.own.loading import describe
 from workloads.stacks import StackChannel
 
 PATIENCE_S = 120.0
@@ -152,7 +153,7 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
         else:
             training.train(experiment, settings.rank, settings.data_folder, log, files)
     except BaseException as error:
-        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = describe(error, experiment.folder if experiment is not None else None)
         if experiment is not None and memory.is_out_of_memory(error):
             message = memory.explain(error, experiment)
         log.write(Failure(message=message))

@@ -107,9 +107,13 @@ def placed_messages(
 def _place_round(
     run: RecordedRun, index: int, exchanges: Sequence[Part | None]
 ) -> Iterator[PlacedMessage]:
-    if run.hello is None:
+    if run.hello is None or not run.has_schedule:
         return
-    flows = messages(run.experiment.strategy, index, run.setting_in_order(run.hello))
+    recorded = run.recorded_schedule
+    if recorded is None:
+        flows = messages(run.experiment.strategy, index, run.setting_in_order(run.hello))
+    else:
+        flows = recorded.messages(index)
     in_order = each_message(flows)
     for ranks in _groups(in_order):
         exchanged = [message for message in in_order if message.source in ranks]

@@ -11,7 +11,7 @@ from cluster.spec.documents.codec import Json
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import NO_CONCLUSION, Summary
 from cluster.spec.links import parse_link
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.strategies import facts_of
 
 T = TypeVar("T")
 
@@ -94,4 +94,5 @@ def _is_covered(spec: Json) -> bool:
     if any(spec.get(name) for name in NOT_COVERED) or spec.get("launcher", "torch") != "torch":
         return False
     steps = spec["train_size"] // spec["workers"] // spec["batch_size"]
-    return STRATEGIES[spec["strategy"]].exchanges and steps % spec["local_steps"] == 0
+    facts = facts_of(spec["strategy"])
+    return facts.has_schedule and facts.exchanges and steps % spec["local_steps"] == 0

@@ -8,15 +8,18 @@ from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
 from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.own_code import is_own
+from cluster.spec.strategies import facts_of
 
+USUAL, USUAL_BYTES = "allreduce", 4_000_000
+"""In place of a strategy and a model of the user's own, of which nothing is known before a run."""
 MOST_WORKERS = 64
 """Of more, the message schedule of a run would take seconds to follow."""
 
 
 def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
     """Seconds of a step that computes so long, with nodes that share this many cores."""
-    if not STRATEGIES[experiment.strategy].exchanges or experiment.workers == 1:
+    if not facts_of(experiment.strategy).exchanges or experiment.workers == 1:
         return compute_s
     return _fitted().forecast(_cluster(experiment, compute_s, cores)).step_s
 
@@ -28,7 +31,7 @@ def _cluster(experiment: Experiment, compute_s: float, cores: int) -> Cluster:
     workers = min(experiment.workers, MOST_WORKERS)
     passes = experiment.passes
     return Cluster(
-        strategy=experiment.strategy,
+        strategy=USUAL if is_own(experiment.strategy) else experiment.strategy,
         workers=workers,
         model_bytes=parse_codec(experiment.compress).encoded_bytes(
             _model_bytes(experiment.model) // FLOAT_BYTES
@@ -46,4 +49,6 @@ def _cluster(experiment: Experiment, compute_s: float, cores: int) -> Cluster:
 def _model_bytes(model: str) -> int:
     if model in MODELS:
         return 4 * MODELS[model].parameters
+    if is_own(model):
+        return USUAL_BYTES
     return synthetic.parse(model).size_bytes

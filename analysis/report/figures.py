@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from analysis.report.page import Chart, Layout, Row, Trace
 from analysis.tables.configurations import grouped
 from cluster.observe.units import MINUTES_FROM_S, seconds_text
-from cluster.spec.strategies import STRATEGIES, facts_of
+from cluster.spec.strategies import STRATEGIES, facts_of, is_own
 
 GREY = "#7d848c"
 PALETTE = (
@@ -59,7 +59,8 @@ def faint(strategy: str, share: float = 0.18) -> str:
 
 def present(strategies: Iterable[str]) -> dict[str, str]:
     """Colours of those strategies, in the order of the table of strategies."""
-    return {name: colour(name) for name in sorted(set(strategies), key=[*STRATEGIES].index)}
+    order = [*STRATEGIES, *sorted(strategy for strategy in strategies if is_own(strategy))]
+    return {name: colour(name) for name in sorted(set(strategies), key=order.index)}
 
 
 def by_strategy(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -11,11 +11,14 @@ from analysis.summary.emulated_time import EmulatedTime
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
-from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Step
+from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Schedule, Step
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
+from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
+from cluster.spec.schedules.recorded import RecordedSchedule
+from cluster.spec.strategies import facts_of
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,26 @@ class RecordedRun:
         order = self.logs[0].first(RankOrder)
         return replace(self.setting(hello), order=tuple(order.order) if order else None)
 
-    def predict(self, hello: Hello, rounds: int) -> theory.Prediction:
-        """Bytes of a round, mean over these rounds."""
-        return theory.predict(self.experiment.strategy, self.setting(hello), max(rounds, 1))
+    @cached_property
+    def recorded_schedule(self) -> RecordedSchedule | None:
+        """Of a strategy of the user's own whose file has messages()."""
+        found = self.logs[0].first(Schedule)
+        if found is None or not is_own(self.experiment.strategy):
+            return None
+        return RecordedSchedule.of(found.rounds, found.order, self.experiment.nodes)
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether bytes can be predicted."""
+        known = facts_of(self.experiment.strategy).has_schedule
+        return known or self.recorded_schedule is not None
+
+    def predict(self, hello: Hello, rounds: int) -> theory.Prediction | None:
+        """Bytes of a round, mean over these rounds; None where no message schedule is known."""
+        if not self.has_schedule:
+            return None
+        strategy, recorded = self.experiment.strategy, self.recorded_schedule
+        return theory.predict(strategy, self.setting(hello), max(rounds, 1), recorded)
 
 
 def _crossed_again(log: NodeLog, payload: int) -> int | None:

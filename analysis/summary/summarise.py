@@ -123,11 +123,16 @@ def _seconds(run: RecordedRun, links: Sequence[MeasuredLink]) -> Seconds:
 
 
 def _communication_bound_s(run: RecordedRun, links: Sequence[MeasuredLink]) -> float | None:
-    """The lower bound of a step's exchange, mean over steps; None where no link is shaped."""
+    """The lower bound of a step's exchange, mean over steps; None where no link is shaped.
+
+    None, too, where no message schedule is known.
+    """
     experiment = run.experiment
     if run.hello is None or not experiment.links:
         return None
     per_round = run.predict(run.hello, experiment.rounds)
+    if per_round is None:
+        return None
     rounds_per_step = experiment.rounds_per_epoch / experiment.steps_per_epoch
     by_node = {link.node: link.burst_bytes or 0 for link in links}
     bursts = [by_node.get(node_name(rank), 0) for rank in range(experiment.nodes)]

@@ -7,6 +7,7 @@ from analysis.summary import counters, traffic_matrix
 from analysis.summary.recorded_run import RecordedRun
 from analysis.theory import traffic_matrix as predicted_matrix
 from cluster.spec.documents import summary
+from cluster.spec.documents.events import Hello
 from cluster.spec.documents.records import PHASES, Counters, Sample, total
 from cluster.spec.documents.run_folder import node_name
 
@@ -85,7 +86,7 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     ]
     per_round = run.predict(hello, rounds)
     measured_mean = fmean(measured[: experiment.workers])
-    predicted_mean = per_round.sent_mean * rounds / steps
+    predicted_mean = per_round.sent_mean * rounds / steps if per_round else None
     ratio = round(measured_mean / predicted_mean, 5) if predicted_mean else None
     if experiment.gpu and ratio is not None and ratio < ALL_CROSSED:
         ratio = None
@@ -95,8 +96,8 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     return summary.PerStep(
         sent_mean_bytes=round(measured_mean, 1),
         sent_max_bytes=round(max(measured), 1),
-        predicted_mean_bytes=round(predicted_mean, 1),
-        predicted_max_bytes=round(per_round.sent_max * rounds / steps, 1),
+        predicted_mean_bytes=None if predicted_mean is None else round(predicted_mean, 1),
+        predicted_max_bytes=round(per_round.sent_max * rounds / steps, 1) if per_round else None,
         ratio=ratio,
         retransmitted_mean_bytes=round(fmean(by_workers) / steps, 1) if is_counted else None,
         retransmitted_by_busiest_bytes=None if by_busiest is None else round(by_busiest / steps, 1),
@@ -111,13 +112,12 @@ def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
     if found is None or hello is None or not run.experiment.rounds:
         return None
     rounds = epochs * run.experiment.rounds_per_epoch
-    setting = run.setting_in_order(hello)
-    predicted = predicted_matrix.matrix(run.experiment.strategy, setting, max(rounds, 1))
+    predicted = _predicted_pairs(run, hello, rounds)
     train = total(node["train"] for node in run.phases)
     again = [count or 0 for count in run.retransmitted]
     payload = [node["train"].sent_payload - n for node, n in zip(run.phases, again, strict=True)]
     return summary.TrafficMatrix(
-        pairs=traffic_matrix.table(found, [[cell * rounds for cell in row] for row in predicted]),
+        pairs=traffic_matrix.table(found, predicted, run.experiment.nodes),
         other_destinations_bytes=sum(
             count for (_, receiver), count in found.sent.items() if receiver is None
         ),
@@ -129,6 +129,15 @@ def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
             header_bytes=train.sent_bytes - train.sent_payload,
         ),
     )
+
+
+def _predicted_pairs(run: RecordedRun, hello: Hello, rounds: int) -> predicted_matrix.Matrix | None:
+    """In all rounds together; None where no message schedule is known."""
+    if not run.has_schedule:
+        return None
+    strategy, setting = run.experiment.strategy, run.setting_in_order(hello)
+    a_round = predicted_matrix.matrix(strategy, setting, max(rounds, 1), run.recorded_schedule)
+    return [[cell * rounds for cell in row] for row in a_round]
 
 
 def by_counter(run: RecordedRun) -> summary.CounterBytes:

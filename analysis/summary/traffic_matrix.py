@@ -68,8 +68,10 @@ def measure(
     return Measured(sent, received, shares, sum(node.closed for node in train))
 
 
-def table(found: Measured, predicted: Sequence[Sequence[float]]) -> list[PairTraffic]:
-    """Every pair between which anything went, or should have gone."""
+def table(
+    found: Measured, predicted: Sequence[Sequence[float]] | None, nodes: int
+) -> list[PairTraffic]:
+    """Every pair between which anything went, or should have gone where that is known."""
     pairs = [
         PairTraffic(
             sender=sender,
@@ -77,9 +79,9 @@ def table(found: Measured, predicted: Sequence[Sequence[float]]) -> list[PairTra
             sent_bytes=found.sent[sender, receiver],
             received_bytes=found.received[sender, receiver],
             control_bytes=round(found.control.get((sender, receiver), 0.0)),
-            predicted_bytes=round(predicted[sender][receiver]),
+            predicted_bytes=None if predicted is None else round(predicted[sender][receiver]),
         )
-        for sender, receiver in itertools.permutations(range(len(predicted)), 2)
+        for sender, receiver in itertools.permutations(range(nodes), 2)
     ]
     return [
         pair for pair in pairs if pair.sent_bytes or pair.received_bytes or pair.predicted_bytes

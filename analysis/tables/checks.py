@@ -9,10 +9,11 @@ from cluster.spec.codecs import parse_codec
 from cluster.spec.documents.codec import DocumentError, Options, hints, reader
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
-from cluster.spec.errors import between, one_of
+from cluster.spec.errors import between
 from cluster.spec.experiment import Experiment
+from cluster.spec.experiment_checks import check_value
 from cluster.spec.links import parse_cores, parse_link, parse_links
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.strategies import facts_of
 
 NEEDED = ("strategy", "workers", "engine")
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
@@ -59,7 +60,7 @@ def check_options(spec: Options) -> None:
     for name, key in COLUMNS.items():
         if key == f"spec.{name}" and (name in NEEDED or spec.get(name) is not None):
             _check_option(name, spec.get(name))
-    facts = STRATEGIES[str(spec["strategy"])]
+    facts = facts_of(str(spec["strategy"]))
     if facts.has_passes and spec.get("passes") is None:
         raise DocumentError("is missing", "spec.passes")
     nodes = int(spec["workers"] or 0) + facts.has_server
@@ -70,14 +71,11 @@ def check_options(spec: Options) -> None:
 
 
 def _check_option(name: str, value: Any) -> None:
-    about = FIELDS[name].metadata
     try:
         reader(hints(Experiment)[name])(value)
-        if about["choices"]:
-            one_of(name, value, about["choices"])
-        within = about["within"] or WITHIN.get(name)
-        if within is not None:
-            between(name, value, *within)
+        check_value(FIELDS[name], value)
+        if name in WITHIN:
+            between(name, value, *WITHIN[name])
         if name in PARSED:
             PARSED[name](value)
     except ValueError as error:
@@ -97,7 +95,7 @@ def _check_completed(summary: Summary) -> None:
 
 def _check_ranks(summary: Summary) -> None:
     workers = int(summary.spec["workers"] or 0)
-    nodes = workers + STRATEGIES[str(summary.spec["strategy"])].has_server
+    nodes = workers + facts_of(str(summary.spec["strategy"])).has_server
     for key, names in RANKS.items():
         for place, entry in enumerate(find(summary, key) or ()):
             for name in names:

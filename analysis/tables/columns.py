@@ -20,8 +20,11 @@ OWN_COLUMNS = ("strategy", "workers", "passes", "schedule", "engine", "dataset")
 WATCHING = ("interval", "timeline", "dilation")
 """How a run was watched, not what it was; times are in emulated time, whatever the dilation."""
 
+RENAMED = {"loss": "loss_function"}
+"""Options whose column has another name: `loss` is the final one."""
+
 OPTIONS = {
-    name: hint
+    RENAMED.get(name, name): hint
     for name, hint in sorted(hints(Experiment).items(), key=lambda item: item[0] == "seed")
     if name not in (*OWN_COLUMNS, *WATCHING)
 }
@@ -30,6 +33,7 @@ OPTIONS = {
 COLUMNS = {
     **{name: name for name in ("session", "run", "status", "error")},
     **{name: f"spec.{name}" for name in (*OWN_COLUMNS[:4], *OPTIONS, *OWN_COLUMNS[4:])},
+    **{column: f"spec.{option}" for option, column in RENAMED.items()},
     **{name: name for name in ("accuracy", "loss", "consensus_distance")},
     **{name: name for name in ("model_bytes", "steps", "rounds")},
     "sent_per_step_bytes": "per_step.sent_mean_bytes",

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.tables.columns import OPTIONS
+from analysis.tables.columns import OPTIONS, RENAMED
 from cluster.observe.units import link_text, list_names, option_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_cores, parse_links
-from cluster.spec.strategies import STRATEGIES, follows_from_strategy, own_defaults
+from cluster.spec.strategies import STRATEGIES, follows_from_strategy, is_own, own_defaults
 
 
 class Words(NamedTuple):
@@ -40,7 +40,9 @@ SHARED = {
 """Options that the overview names where all runs share them."""
 
 
-DEFAULTS = {field.name: field.default for field in dataclasses.fields(Experiment)}
+DEFAULTS = {
+    RENAMED.get(field.name, field.name): field.default for field in dataclasses.fields(Experiment)
+}
 QUANTITIES = (
     *("model", "epochs", "train_size", "batch_size", "lr", "momentum", "seed"),
     "local_steps",
@@ -152,7 +154,8 @@ def _is_usual(run: pd.Series[Any], option: str) -> bool:
     if option in QUANTITIES:
         return False
     strategy = str(run["strategy"])
-    own = own_defaults(strategy) if strategy in STRATEGIES else {}
+    known = strategy in STRATEGIES or is_own(strategy)
+    own = own_defaults(strategy) if known else {}
     return bool(run[option] == own.get(option, DEFAULTS[option]))
 
 

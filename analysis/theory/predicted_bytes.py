@@ -15,6 +15,7 @@ from functools import reduce
 
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.schedules.messages import Flow, MessageSchedule, Setting, broadcast_of_buffers
+from cluster.spec.schedules.recorded import RecordedSchedule
 from cluster.spec.strategies import facts_of
 
 WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES
@@ -47,13 +48,22 @@ class Prediction:
         return max(self.received_by_rank)
 
 
-def predict(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
-    """Bytes sent and received by each rank per round, averaged over rounds 0 to rounds-1."""
+def predict(
+    strategy: str, setting: Setting, rounds: int = 1, recorded: RecordedSchedule | None = None
+) -> Prediction:
+    """Bytes sent and received by each rank per round, averaged over rounds 0 to rounds-1.
+
+    `recorded` is the message schedule of a strategy of the user's own.
+    """
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, not {rounds}")
     facts = facts_of(strategy)
     nodes = setting.workers + facts.has_server
-    found = _exchanged(facts.messages, setting, nodes, rounds)
+    if recorded is None:
+        found = _exchanged(facts.messages, setting, nodes, rounds)
+    else:
+        parts = (ByRank.of(flows, nodes).times(n) for flows, n in recorded.counted(rounds))
+        found = reduce(ByRank.plus, parts)
     buffers = broadcast_of_buffers(setting, 0) if facts.exchanges else ()
     if buffers:
         found = found.plus(ByRank.of(buffers, nodes).times(rounds))

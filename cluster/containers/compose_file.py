@@ -69,6 +69,7 @@ def compose_document(
         "volumes": [
             _mounted(run.path.parent, SESSION, read_only=True),
             _mounted(data_folder, "/data", read_only=True),
+            *(_mounted(Path(own), own, read_only=True) for own in experiment.user_folders),
         ],
     }
     make = _spark_worker if with_spark else _node
@@ -105,6 +106,7 @@ def recording_document(writers: Sequence[str], node_folders: Path) -> Service:
 
 
 def _mounted(folder: Path, target: str, *, read_only: bool = False) -> Service:
+    target = target.replace("$", "$$")
     return {"type": "bind", "source": _path(folder), "target": target, "read_only": read_only}
 
 

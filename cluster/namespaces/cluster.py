@@ -222,6 +222,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
         folders=tuple(str(plan.node_folders / node_name(rank)) for rank in range(plan.nodes)),
         session=str(plan.runs[0].path.parent),
         data_folder=str(plan.data_folder.resolve()),
+        user_folders=plan.user_folders,
         first_user=first_user(),
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},

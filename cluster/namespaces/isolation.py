@@ -66,8 +66,9 @@ class View:
     """Folders below hidden ones that nodes see all the same, outer ones first."""
 
     @classmethod
-    def of(cls, session: str, data_folder: str) -> Self:
-        paths = [str(PROJECT), sys.prefix, sys.base_prefix, *sys.path, session, data_folder]
+    def of(cls, *read: str) -> Self:
+        """`read` are the session, the data, and the user's own folders."""
+        paths = [str(PROJECT), sys.prefix, sys.base_prefix, *sys.path, *read]
         folders = {Path(os.path.abspath(path)) for path in paths if os.path.isdir(path)}
         folders |= {path.resolve() for path in folders}
         hidden = covers(folders)

@@ -84,6 +84,8 @@ class SupervisorPlan:
     session: str
     """The folder with all runs, which nodes read."""
     data_folder: str
+    user_folders: tuple[str, ...]
+    """Of the user's own files, which nodes read."""
     first_user: int | None
     """The user of rank 0; the others follow. None: all nodes are the host's own user."""
     cgroups: dict[int, list[str]]

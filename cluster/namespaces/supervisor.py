@@ -54,7 +54,7 @@ def main(document: str) -> int:
     if reason := await_builder(builder):
         print(reason, file=sys.stderr)
         return 1
-    view = isolation.View.of(plan.session, plan.data_folder)
+    view = isolation.View.of(plan.session, plan.data_folder, *plan.user_folders)
     nodes = {
         fork_node(rank, namespaces, plan, view, entry.main): rank for rank in range(plan.nodes)
     }

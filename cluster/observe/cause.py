@@ -91,7 +91,8 @@ def explain(
     for finding in evidence.noticed:
         if finding.text not in cause and rank not in finding.ranks:
             cause += f"; {finding.text}, too"
-    others = sorted(set(evidence.failures) - {rank})
+    said = evidence.failures[rank].message if rank in evidence.failures else None
+    others = [r for r, f in sorted(evidence.failures.items()) if r != rank and f.message != said]
     if others and evidence.has_cause:
         first = shortened(evidence.failures[others[0]].message)
         cause += f"; {list_names([evidence.names[r] for r in others])} then complained: {first}"

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.spec.own_code import is_own
+
 IMAGES_28 = "images of 1 x 28 x 28"
 IMAGES_32 = "images of 3 x 32 x 32"
 SENTENCES = "pairs of sentences"
@@ -16,6 +18,7 @@ WINDOW = 128
 BYTES = 256
 TEXT = f"text in windows of {WINDOW} bytes"
 NOTHING = "nothing"
+OWN = "what your own function gives"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ DATASETS = {
     ),
     "none": DataFacts("no data, for synthetic models", NOTHING, 0, 10**9, 0),
 }
+
+
+OWN_DATA = DataFacts("a data set of your own", OWN, 0, 10**9, 10**9)
+"""Only nodes read it, so how many samples it has is found out there."""
+
+
+def data_facts(dataset: str) -> DataFacts:
+    """Of a data set of the table, or of the user's own."""
+    return OWN_DATA if is_own(dataset) else DATASETS[dataset]
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,8 @@ def predictions_of(dataset: str) -> int:
 def files_of(model: str, dataset: str) -> list[str]:
     """Names of the data set and of the pretrained weights whose files a run reads."""
     weights = MODELS[model].weights if model in MODELS else None
-    return [name for name in (dataset, weights) if name is not None and name != "none"]
+    names = [dataset] if dataset in DATASETS and dataset != "none" else []
+    return names + ([weights] if weights is not None else [])
 
 
 EVEN = 1_000_000

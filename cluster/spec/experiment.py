@@ -9,10 +9,11 @@ import dataclasses
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from reprlib import repr as short
 from typing import Any, Self
 
-from cluster.spec import experiment_checks, synthetic
+from cluster.spec import experiment_checks, program, synthetic
 from cluster.spec.catalogue import DATASETS
 from cluster.spec.dilation import UNDILATED
 from cluster.spec.documents import schema1
@@ -20,10 +21,10 @@ from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
-from cluster.spec.options import LR_RULES, OPTIMIZERS, SHUFFLES
+from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
+from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, facts_of
 
 MAX_WORKERS = 256
 LONGEST_LABEL = 120
@@ -47,7 +48,8 @@ def _option(
 ) -> Any:
     """A field that is a flag: its group in the help, its unit, and which values it takes.
 
-    Default None: it depends on other options and is filled in by experiment_checks.
+    Without a group it is no flag: the plan fills it in. Default None: it depends on other options
+    and is filled in by experiment_checks.
     """
     about = {"group": group, "unit": unit, "within": within, "choices": choices}
     return field(default=default, metadata=about)
@@ -57,8 +59,9 @@ def _option(
 class Experiment:
     """One run. Frozen and complete: every default is filled in and stored."""
 
-    strategy: str = _option("allreduce", "strategy", "NAME", choices=STRATEGIES)
-    """how workers combine what they learned"""
+    strategy: str = _option("allreduce", "strategy", "NAME")
+    """how workers combine what they learned; or FILE.py, with a function exchange of your own; of a
+    program, its name"""
     workers: int = _option(4, "cluster", "N", within=(1, MAX_WORKERS))
     """number of nodes that train, one worker each"""
     passes: int | None = _option(None, "strategy", "P", within=(1, MAX_WORKERS))
@@ -131,9 +134,11 @@ class Experiment:
     model: str = _option("mnist-cnn", "training", "NAME")
     """the network (below); or synthetic:SIZE[:LAYERS[:COMPUTE]], such as synthetic:16M:64:2s:
     layers of so many bytes in all, emulated compute; or
-    synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: that network's layers"""
+    synthetic:resnet50|vgg16|bert-base|gpt2[:COMPUTE]: that network's layers; or FILE.py:NAME, a
+    class or function of your own that gives an nn.Module"""
     dataset: str = _option(None, "training", "NAME", choices=DATASETS)
-    """data set (default: the first below that the model takes)"""
+    """data set; or FILE.py:NAME, a function of your own that returns training and test samples
+    (default: the first below that the model takes)"""
     launcher: str = _option("torch", "cluster", "NAME", choices=LAUNCHERS)
     """what starts the workers and carries their exchanges"""
     timeline: bool = _option(False, "cluster", "yes|no")
@@ -157,9 +162,25 @@ class Experiment:
     """augment training images: shift by up to 4 pixels, mirror half of them"""
     test_size: int | None = _option(None, "training", "SAMPLES")
     """test samples that score the result (default: all)"""
+    loss: str = _option(CROSS_ENTROPY, "training", "NAME")
+    """what is minimised: cross-entropy, or FILE.py:NAME, a function of your own of outputs and
+    labels"""
     gpu: int = _option(0, "cluster", "K", within=(0, MAX_GPUS))
     """train on GPUs, one for each node, through NCCL; with strategy single, --gpu K is one process
     with K of them (nn.DataParallel); 0 is the CPU, through Gloo (default: 0)"""
+    program: str | None = _option(None, "program", "COMMAND")
+    """a program of your own, run on every node instead of our training: the same as -- COMMAND,
+    which ends the options; for a sweep, repeat the flag"""
+    folder: str | None = _option(None, "program", "FOLDER")
+    """folder with your own files, which nodes see read-only (default: that of the program, or of
+    the files of strategy, model, dataset and loss; the current one for -m MODULE)"""
+    nproc_per_node: int = _option(1, "program", "K", within=(1, 64))
+    """processes of the program on each node"""
+    requirements: str | None = _option(None, "program", "FILE")
+    """packages that nodes need beside torch, as pip's requirements file (default: none)"""
+    code_sha256: str | None = _option(None, "", "DIGITS")
+    """of the files in which your own strategy, model, data set and loss are, the first digits:
+    runs of other code are not alike"""
 
     def __post_init__(self) -> None:
         experiment_checks.complete(self)
@@ -193,14 +214,14 @@ class Experiment:
     @property
     def rounds_per_epoch(self) -> int:
         """One every local_steps, and one for an incomplete rest at the end of the epoch."""
-        if not STRATEGIES[self.strategy].exchanges:
+        if not facts_of(self.strategy).exchanges:
             return 0
         return -(-self.steps_per_epoch // self.local_steps)
 
     @property
     def nodes(self) -> int:
         """Workers are ranks 0 to workers-1; a parameter server is one node more."""
-        return self.workers + STRATEGIES[self.strategy].has_server
+        return self.workers + facts_of(self.strategy).has_server
 
     @property
     def device(self) -> str:
@@ -290,18 +311,23 @@ class Experiment:
         return (
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.launcher, self.total_memory, self.gpu, self.dilation),
+            *(self.user_folders, self.requirements),
         )
+
+    @property
+    def user_folders(self) -> tuple[str, ...]:
+        """Folders of the user's own files: nodes see them read-only, at the same paths."""
+        return () if self.folder is None else (self.folder,)
 
     @property
     def label(self) -> str:
         """Short, for folder names, where a number makes it unique."""
         parts = [
-            self.strategy,
+            self._strategy_label,
             f"n{self.workers}",
             self.passes is not None and f"p{self.passes}-{self.schedule}",
-            self.local_steps > 1 and f"h{self.local_steps}",
-            self.compress != "none" and self.compress.replace(":", "-"),
-            self.outer != "none" and self.outer.replace(":", "-"),
+            self.nproc_per_node > 1 and f"k{self.nproc_per_node}",
+            *self._exchange_label(),
             self.overlap and "overlap",
             self.launcher != "torch" and self.launcher,
             self.gpu > 0 and ("gpu" if self.gpu == 1 else f"gpu{self.gpu}"),
@@ -311,8 +337,28 @@ class Experiment:
         ]
         return "-".join(part for part in parts if part)[:LONGEST_LABEL]
 
+    @property
+    def _strategy_label(self) -> str:
+        """Of a strategy in a file, the file's name."""
+        name = self.strategy.removeprefix("-m ")
+        return PurePath(name).name if self.program is None else name
+
+    def _exchange_label(self) -> list[str | bool]:
+        if self.program is not None:
+            return []
+        return [
+            self.local_steps > 1 and f"h{self.local_steps}",
+            self.compress != "none" and self.compress.replace(":", "-"),
+            self.outer != "none" and self.outer.replace(":", "-"),
+        ]
+
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **dataclasses.asdict(self)}
+        """Options that do not apply to a program are null."""
+        document = {"schema": SCHEMA, **dataclasses.asdict(self)}
+        if self.program is not None:
+            fields = dataclasses.fields(self)
+            document |= {f.name: None for f in fields if not program.applies(f)}
+        return document
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
@@ -335,4 +381,6 @@ class Experiment:
         unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise SpecError(f"unknown field in the spec: {', '.join(unknown)}")
+        if values.get("program") is not None:
+            values = {name: value for name, value in values.items() if value is not None}
         return cls(**{"dilation": UNDILATED, **values})  # which older versions do not name

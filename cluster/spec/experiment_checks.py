@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cluster.spec import catalogue, synthetic
+from cluster.spec import catalogue, own_code, program, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.codecs import parse_codec
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
@@ -18,16 +18,17 @@ from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
-from cluster.spec.options import MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
+from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
 from cluster.spec.outer import parse_outer
 from cluster.spec.quantities import parse_memory, write_memory
-from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, own_defaults
+from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
 
 T = TypeVar("T")
 
+OWN_FORM = "FILE.py:NAME"
 OUTER_STRATEGIES = ("local-sgd", "pairwise")
 LOSSY_STRATEGIES = ("allreduce", "local-sgd")
 """Whose exchange has a form in two phases (schedules.messages.all_reduce)."""
@@ -39,6 +40,13 @@ def complete(experiment: Experiment) -> None:
     for field in dataclasses.fields(experiment):
         if (value := getattr(experiment, field.name)) is not None:
             check_value(field, value)
+    if experiment.program is not None:
+        program.complete(experiment)
+        _check_nodes(experiment)
+        _check_memory(experiment)
+        return
+    program.refuse_alone(experiment)
+    _check_own_code(experiment)
     _check_model(experiment)
     codec = _parsed("compress", parse_codec, experiment.compress)
     _fill_defaults(experiment)
@@ -59,10 +67,28 @@ def complete(experiment: Experiment) -> None:
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:
     """SpecError where an option does not take this value, whatever the others are."""
-    if field.metadata["choices"]:
+    if field.name == "strategy":
+        if own_code.is_own(value):
+            own_code.parse(field.name, value)
+        facts_of(value)
+    if field.metadata["choices"] and not _may_be_own(field.name, value):
         one_of(field.name, value, field.metadata["choices"])
     if field.metadata["within"] is not None:
         between(field.name, value, *field.metadata["within"])
+
+
+def _may_be_own(option: str, value: Any) -> bool:
+    """Whether a value names a file where the option takes one."""
+    return option in own_code.OPTIONS and own_code.is_own(value)
+
+
+def _check_own_code(experiment: Experiment) -> None:
+    """Each names a file in the form of its option; the folder of all is known."""
+    values = {option: getattr(experiment, option) for option in own_code.OPTIONS}
+    for option in own_code.files_of(values):
+        own_code.parse(option, values[option])
+        if experiment.folder is None:
+            raise SpecError(f"{option} {values[option]} needs the folder that the file is in")
 
 
 def _set(experiment: Experiment, **values: object) -> None:
@@ -91,20 +117,25 @@ def _check_types(experiment: Experiment) -> None:
 
 
 def _check_model(experiment: Experiment) -> None:
+    if not own_code.is_own(experiment.loss):
+        one_of("loss", experiment.loss, [CROSS_ENTROPY, OWN_FORM])
+    if own_code.is_own(experiment.model):
+        return
     if not experiment.model.startswith(synthetic.PREFIX):
-        one_of("model", experiment.model, [*MODELS, synthetic.FORM, synthetic.PROFILE_FORM])
+        forms = [synthetic.FORM, synthetic.PROFILE_FORM, OWN_FORM]
+        one_of("model", experiment.model, [*MODELS, *forms])
         return
     _parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
 
 
 def _fill_defaults(experiment: Experiment) -> None:
     """Defaults that depend on other options; warmup_epochs waits for the number of steps."""
-    facts = STRATEGIES[experiment.strategy]
+    facts = facts_of(experiment.strategy)
     defaults: dict[str, object] = {
         "average": facts.averages[0],
         "buffers": facts.buffers,
         "local_steps": facts.local_steps,
-        "dataset": _fitting(experiment)[0],
+        "dataset": None if own_code.is_own(experiment.model) else _fitting(experiment)[0],
     }
     lossy = parse_codec(experiment.compress).lossy
     if lossy:
@@ -117,6 +148,11 @@ def _fill_defaults(experiment: Experiment) -> None:
     for name, default in defaults.items():
         if getattr(experiment, name) is None:
             _set(experiment, **{name: default})
+    if experiment.dataset is None:
+        raise SpecError(
+            f"model {experiment.model} needs --dataset: {OWN_FORM}, or one of"
+            f" {', '.join(_fitting(experiment))}"
+        )
     if experiment.lr_rule == "auto":
         # A sum of gradients is N times their mean already; without data nothing is learned.
         alone = experiment.workers == 1 or experiment.reduce == "sum"
@@ -125,14 +161,18 @@ def _fill_defaults(experiment: Experiment) -> None:
 
 
 def _fitting(experiment: Experiment) -> list[str]:
-    """The data sets that the model takes."""
-    is_synthetic = experiment.model.startswith(synthetic.PREFIX)
-    return ["none"] if is_synthetic else catalogue.fitting(experiment.model)
+    """The data sets that the model takes; a user's own says nothing of what it takes."""
+    if experiment.model.startswith(synthetic.PREFIX):
+        return ["none"]
+    if own_code.is_own(experiment.model):
+        return [name for name in DATASETS if name != "none"]
+    return catalogue.fitting(experiment.model)
 
 
 def _check_data(experiment: Experiment) -> None:
-    facts, fitting = DATASETS[experiment.dataset], _fitting(experiment)
-    if experiment.dataset not in fitting:
+    facts, fitting = catalogue.data_facts(experiment.dataset), _fitting(experiment)
+    is_own = own_code.is_own(experiment.dataset) and fitting != ["none"]
+    if experiment.dataset not in fitting and not is_own:
         raise SpecError(
             f"model {experiment.model} does not fit dataset {experiment.dataset}: it takes"
             f" {DATASETS[fitting[0]].gives}, not {facts.gives}; use --dataset"
@@ -155,7 +195,7 @@ def _check_data(experiment: Experiment) -> None:
 
 def _check_strategy(experiment: Experiment) -> None:
     strategy, launcher = experiment.strategy, LAUNCHERS[experiment.launcher]
-    facts = STRATEGIES[strategy]
+    facts = facts_of(strategy)
     if not facts.exchanges and experiment.workers != 1:
         raise SpecError(
             f"strategy {strategy} has one worker, not {experiment.workers}: use --workers 1"
@@ -163,7 +203,12 @@ def _check_strategy(experiment: Experiment) -> None:
     _refuse(
         experiment, {name: f"strategy {strategy}, {why}" for name, why in facts.refuses.items()}
     )
-    if strategy not in launcher.strategies:
+    if own_code.is_own(strategy) and launcher.has is not None:
+        raise SpecError(
+            f"strategy {strategy} does not apply to launcher {experiment.launcher}: your own"
+            " exchange uses torch.distributed; use --launcher torch"
+        )
+    if not own_code.is_own(strategy) and strategy not in launcher.strategies:
         raise SpecError(
             f"launcher {experiment.launcher} has no {strategy}: {launcher.offers};"
             f" it has: {', '.join(launcher.strategies)}"
@@ -230,7 +275,7 @@ def _check_codec(experiment: Experiment, lossy: bool) -> None:
 
 def _check_passes(experiment: Experiment) -> None:
     passes, workers = experiment.passes, experiment.workers
-    if not STRATEGIES[experiment.strategy].has_passes:
+    if not facts_of(experiment.strategy).has_passes:
         for name in ("passes", "schedule"):
             if getattr(experiment, name) is not None:
                 raise SpecError(no_passes(name, experiment.strategy))
@@ -319,7 +364,7 @@ def _check_gpu(experiment: Experiment) -> None:
             f"dilation {experiment.slowdown:g} does not go with gpu: GPUs cannot be slowed down;"
             " use --dilation 1"
         )
-    if experiment.gpu > 1 and STRATEGIES[experiment.strategy].exchanges:
+    if experiment.gpu > 1 and facts_of(experiment.strategy).exchanges:
         raise SpecError(
             f"gpu {experiment.gpu} is one process with several GPUs, which is for strategy single;"
             f" {experiment.strategy} has a process for each: use --gpu, and as many --workers"

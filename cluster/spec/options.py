@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
+from cluster.spec.own_code import is_own
 
 OPTIMIZERS = {
     "sgd": "stochastic gradient descent with momentum",
@@ -28,11 +29,13 @@ SHUFFLES = {
     "epoch": "a new order of the samples every epoch",
     "fixed": "the first epoch's order every epoch, as where a sampler is not told the epoch",
 }
+CROSS_ENTROPY = "cross-entropy"
+"""The default of --loss; everything else is a function of the user's own."""
 OFF: dict[str, Any] = {"lr_rule": "none", "warmup_epochs": 0.0}
 """Values that leave the learning rate alone: accepted everywhere, also where nothing is learned."""
 LEARNING = (
     *("lr", "momentum", "weight_decay", "lr_rule", "warmup_epochs"),
-    *("shuffle", "partition", "augment", "test_size"),
+    *("shuffle", "partition", "augment", "test_size", "loss"),
 )
 """Options that change only what is learned."""
 
@@ -44,6 +47,6 @@ def ineffective_options(model: str, optimizer: str) -> dict[str, str]:
         found["momentum"] = f"optimizer {optimizer}, {WITHOUT_MOMENTUM[optimizer]}"
     if model.startswith(synthetic.PREFIX):
         found |= dict.fromkeys(LEARNING, f"model {model}, which learns nothing")
-    if model not in MODELS or not MODELS[model].has_buffers:
+    if not is_own(model) and (model not in MODELS or not MODELS[model].has_buffers):
         found["buffers"] = f"model {model}, which has no buffers"
     return found

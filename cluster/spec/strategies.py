@@ -8,7 +8,8 @@ local steps there is a round every H steps. Averaged buffers of B bytes are exch
 model, M + B; broadcast, they go down a binomial tree from worker 0 after the exchange.
 """
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cluster.spec.errors import one_of
@@ -59,6 +60,11 @@ class StrategyFacts:
     """The default of --lr-rule: N workers take N times fewer steps per epoch (learning_rate.py)."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Option, or option=value -> why it makes no sense here."""
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether its messages are known without a run."""
+        return self.messages is not schedules.unknown
 
     @property
     def averages_everything(self) -> bool:
@@ -170,9 +176,28 @@ STRATEGIES: dict[str, StrategyFacts] = {
 }
 
 
+OWN_COLOURS = ("#4c8c8a", "#b0639a", "#98713a", "#6f78c9", "#b3593e", "#4f8a3d", "#8f6fae")
+"""Of users' programs and strategies, by name. Contrast as in StrategyFacts."""
+
+
+def is_own(strategy: str) -> bool:
+    """Whether it is the user's: a file, FILE.py, or a module that is run, -m MODULE."""
+    return strategy.endswith(".py") or strategy.startswith("-m ")
+
+
 def facts_of(strategy: str) -> StrategyFacts:
-    """The record of a strategy; SpecError for an unknown one."""
-    one_of("strategy", strategy, STRATEGIES)
+    """The record of a strategy; SpecError for an unknown one.
+
+    Of a user's own nothing is known before it runs.
+    """
+    if strategy not in STRATEGIES and is_own(strategy):
+        return StrategyFacts(
+            summary="the user's own",
+            messages=schedules.unknown,
+            colour=OWN_COLOURS[zlib.crc32(strategy.encode()) % len(OWN_COLOURS)],
+            refuses={"reduce=sum": "your own, which is asked for the mean"},
+        )
+    one_of("strategy", strategy, [*STRATEGIES, "FILE.py"])
     return STRATEGIES[strategy]
 
 
@@ -187,7 +212,7 @@ def messages(strategy: str, index: int, setting: Setting) -> Messages:
 
 def own_defaults(strategy: str) -> dict[str, object]:
     """Options whose default depends on the strategy."""
-    facts = STRATEGIES[strategy]
+    facts = facts_of(strategy)
     return {
         "average": facts.averages[0],
         "buffers": facts.buffers,
@@ -199,14 +224,19 @@ def own_defaults(strategy: str) -> dict[str, object]:
     }
 
 
-def follows_from_strategy(option: str, strategies: Iterable[str], values: Iterable[object]) -> bool:
+def follows_from_strategy(
+    option: str, strategies: Collection[str], values: Collection[object]
+) -> bool:
     """Do runs differ in an option only because their strategies do? Then it tells nothing new.
 
     The number of local steps always does: it divides the bytes.
     """
     if option == "local_steps":
         return False
+    if option in ("folder", "code_sha256"):  # of strategies that are the user's own
+        return len(set(strategies)) == len(set(zip(strategies, values, strict=True)))
     return all(
-        strategy in STRATEGIES and own_defaults(strategy).get(option, ...) == value
+        (strategy in STRATEGIES or is_own(strategy))
+        and (value is None or own_defaults(strategy).get(option, ...) == value)
         for strategy, value in zip(strategies, values, strict=True)
     )

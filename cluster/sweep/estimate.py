@@ -8,6 +8,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cluster.observe.units import rounded_time
 from cluster.spec import synthetic
@@ -39,6 +40,7 @@ LINKS_S = 5.0
 """To shape and verify the links of a cluster."""
 SETUP_S = {"torch": 2.0, "horovod": 4.0, "spark": 15.0, "slurm": 4.0, "ray": 6.0}
 """Of a run, by launcher: fork, read the data, meet the others, average and save the model."""
+PROGRAM_S = 10.0
 SESSIONS, SUMMARIES = 20, 40
 """How many earlier ones are read at most, the newest first."""
 
@@ -46,8 +48,11 @@ SESSIONS, SUMMARIES = 20, 40
 def predict(experiment: Experiment, step_time: StepTime) -> float:
     """Seconds of a run on nodes that are up, by this host's clock.
 
-    With dilation every node has its part of a core, and all of the run takes so much longer.
+    With dilation every node has its part of a core, and all of the run takes so much longer. Of a
+    program it is a guess until it has run once.
     """
+    if experiment.program is not None:
+        return PROGRAM_S
     cores, dilation = os.cpu_count() or 1, experiment.slowdown
     if dilation > 1:
         cores = experiment.nodes
@@ -61,7 +66,7 @@ def predict(experiment: Experiment, step_time: StepTime) -> float:
     else:
         compute_s = sample_s * experiment.batch_size * shared
     steps = experiment.steps_per_epoch * experiment.epochs
-    last = experiment.test_size or DATASETS[experiment.dataset].test_size
+    last = experiment.test_size or _test_size(experiment.dataset)
     scored = last + (experiment.epochs - 1) * min(last, CURVE_SAMPLES)
     setup_s = SETUP_S.get(experiment.launcher, 2.0) * share
     scoring_s = scored * sample_s * EVALUATED
@@ -74,15 +79,15 @@ def plan_times(
 ) -> list[PlannedRun]:
     """The runs of a session, with the seconds that each is expected to take."""
     ratios = Ratios()
-    models = {experiment.model for experiment in experiments}
+    models = {_kind(experiment.to_json()) for experiment in experiments}
     for run, summary in _earlier(output, models):
-        ratios.add(run.model, summary, predict(run, step_time))
+        ratios.add(_kind(summary.spec), summary, predict(run, step_time))
     planned = []
     before: object = None
     for name, run in zip(names, experiments, strict=True):
         start_s = _start_s(run) if run.cluster != before else 0.0
         before = run.cluster
-        run_s = predict(run, step_time) * ratios.of(run.model)
+        run_s = predict(run, step_time) * ratios.of(_kind(run.to_json()))
         planned.append(PlannedRun(run=name, start_s=start_s, run_s=run_s, spec=run.to_json()))
     return planned
 
@@ -95,12 +100,17 @@ def remaining_s(plan: SessionPlan, closed: Mapping[str, Summary]) -> float:
     ratios = Ratios()
     for planned in plan.runs:
         if planned.run in closed:
-            ratios.add(str(planned.spec["model"]), closed[planned.run], planned.run_s)
+            ratios.add(_kind(planned.spec), closed[planned.run], planned.run_s)
     return sum(
-        planned.start_s + planned.run_s * ratios.of(str(planned.spec["model"]))
+        planned.start_s + planned.run_s * ratios.of(_kind(planned.spec))
         for planned in plan.runs
         if planned.run not in closed
     )
+
+
+def _kind(spec: Mapping[str, Any]) -> str:
+    """Runs of the same model, or of the same program, take alike."""
+    return str(spec.get("program") or spec.get("model"))
 
 
 class Ratios:
@@ -122,6 +132,11 @@ class Ratios:
         return measured / predicted
 
 
+def _test_size(dataset: str) -> int:
+    """Unknown of a data set of the user's own."""
+    return DATASETS[dataset].test_size if dataset in DATASETS else CURVE_SAMPLES
+
+
 def about(seconds: float) -> str:
     """about 4 min"""
     return f"about {rounded_time(seconds)}"
@@ -139,7 +154,7 @@ def _earlier(output: Path, models: Iterable[str]) -> Iterator[tuple[Experiment, 
     for session in (SessionFolder(path.parent) for path in plans):
         try:
             plan = session.read_plan()
-            alike = [run for run in plan.runs if run.spec.get("model") in wanted][:left]
+            alike = [run for run in plan.runs if _kind(run.spec) in wanted][:left]
             plan = dataclasses.replace(plan, runs=alike)
             experiments = plan.experiments()
         except (OSError, DocumentError, SpecError):

@@ -26,7 +26,10 @@ MORE_OPTIONS = {"workload": str, "global_batch_size": int, "repeat": int}
 """Options of a sweep that are none of one run."""
 NUMBER_TOO: dict[str, tuple[type, ...]] = {"dilation": (int, float)}
 """Options that are text or a number."""
-FIELDS = {f.name: f for f in dataclasses.fields(Experiment) if f.name != "engine"}
+FIELDS = {
+    f.name: f for f in dataclasses.fields(Experiment) if f.metadata["group"] and f.name != "engine"
+}
+"""What a sweep can vary."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_smaller_subsets_are_parts_of_larger_ones_and_the_largest_is_everything(
 
 @pytest.mark.parametrize("size", [0, -1, 1001])
 def test_a_train_size_that_is_not_there_is_refused(size: int) -> None:
-    with pytest.raises(DataError, match=f"train_size is {size}, there are 1000"):
+    with pytest.raises(DataError, match=f"train_size is {size:,}, there are 1,000"):
         epoch_order(1000, size, 0, 0)
 
 

@@ -79,7 +79,16 @@ def test_a_measure_command_is_accepted(command: Command) -> None:
     if set(command.flags) & STOPS_EARLY:
         assert set(command.flags) <= measure_flags()
     else:
-        assert make_experiments(make_parser().parse_args(list(command.words[1:])))
+        words = [word.replace("lab/mine.py", "docs/examples/star.py") for word in command.words]
+        assert make_experiments(make_parser().parse_args(words[1:]))
+
+
+@pytest.mark.parametrize(
+    ("page", "example"), [("strategy", "star"), ("strategy", "halved"), ("model", "net")]
+)
+def test_an_example_in_a_page_is_the_file_that_tests_run(page: str, example: str) -> None:
+    text = (PROJECT / "docs" / "examples" / f"{example}.py").read_text().strip()
+    assert f"```python\n{text}\n```" in (PROJECT / "docs" / f"your-own-{page}.md").read_text()
 
 
 @pytest.mark.parametrize("command", MODULES, ids=str)

@@ -78,7 +78,15 @@ TYPED: dict[str, tuple[str, Any]] = {
 ONLY_PAIRWISE = ("passes", "schedule")
 
 
-@pytest.mark.parametrize("name", [option.name for option in OPTIONS if option.name != "engine"])
+OF_TRAINING = [
+    option.name
+    for option in OPTIONS
+    if option.name not in ("engine", "loss") and option.metadata["group"] not in ("", "program")
+]
+"""A loss other than the default is the user's own (test_own_code.py)."""
+
+
+@pytest.mark.parametrize("name", OF_TRAINING)
 def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     """An option that is new here needs a line in TYPED."""
     text, value = TYPED[name]
@@ -372,7 +380,7 @@ def test_what_all_runs_share_takes_one_value(flag: str) -> None:
 
 def test_every_option_of_an_experiment_has_a_flag_with_its_unit_in_the_help() -> None:
     help_text = all_help()
-    for field in OPTIONS:
+    for field in (option for option in OPTIONS if option.metadata["group"]):
         flag, unit = f"--{field.name.replace('_', '-')}", re.escape(field.metadata["unit"])
         assert re.search(rf"^  {flag} \[?{unit}\]?(\s|$)", help_text, re.MULTILINE), flag
 

@@ -128,7 +128,7 @@ def test_control_traffic_goes_where_it_goes_while_idle() -> None:
     )
     assert found is not None
     assert found.control == {(0, 1): 50.0, (0, 2): 150.0}
-    entries = table(found, [[0, 900, 0], [0, 0, 0], [0, 0, 0]])
+    entries = table(found, [[0, 900, 0], [0, 0, 0], [0, 0, 0]], 3)
     assert entries[0] == PairTraffic(
         sender=0,
         receiver=1,

@@ -107,6 +107,7 @@ def test_a_plan_survives_json() -> None:
         folders=("c", "d"),
         session="runs",
         data_folder="data",
+        user_folders=("/lab",),
         first_user=None,
         cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
         links={0: "20mbit"},

@@ -112,7 +112,7 @@ class Exchanger:
         tensor = self._slices[index]
         if self._steps > 1 and self.spec.average == "gradients":
             tensor.div_(self._steps)
-        self._exchanges[index](tensor, round)
+        self._exchanges[index](tensor, replace(round, part=index))
 
 
 def exchange_buffers(flat: FlatModel, round: Round, peers: Peers, exchange: Exchange) -> None:
@@ -120,11 +120,11 @@ def exchange_buffers(flat: FlatModel, round: Round, peers: Peers, exchange: Exch
     spec = round.experiment
     if spec.nodes == 1 or spec.buffers == "local":
         return
-    for buffer in flat.buffers:
+    for place, buffer in enumerate(flat.buffers, start=1):
         if spec.buffers == "broadcast":
             peers.broadcast_from_first(buffer)
         else:
-            exchange(buffer, averaging_round(round))
+            exchange(buffer, replace(averaging_round(round), part=-place))
 
 
 def averaging_round(round: Round) -> Round:

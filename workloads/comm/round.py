@@ -17,6 +17,8 @@ class Round:
     rank: int
     index: int
     """Rounds of a run are numbered from 0; schedules choose groups by it."""
+    part: int = 0
+    """Which tensor of the round: a bucket's number; below 0 buffers."""
 
     @property
     def alone(self) -> bool:

@@ -28,6 +28,9 @@ MARGIN = 4
 MOST_TESTED, NUMBERS_TESTED = 500, 400_000
 """Limits of a test batch, in samples and in numbers: large images have large activations."""
 
+MOST_CLASSES = 10_000
+"""Whose shards are counted by label."""
+
 Batch = tuple[Tensor, Tensor]
 """A network's inputs, and n labels (int64), or n rows of them."""
 
@@ -41,7 +44,10 @@ def epoch_order(available: int, train_size: int, seed: int, epoch: int) -> Tenso
 def kept(available: int, train_size: int) -> Tensor:
     """The samples of this train_size."""
     if not 0 < train_size <= available:
-        raise DataError(f"train_size is {train_size}, there are {available} samples to train on")
+        raise DataError(
+            f"train_size is {train_size:,}, there are {available:,} samples to train on: use"
+            f" --train-size {available} or less"
+        )
     return _subset(available, train_size)
 
 
@@ -77,7 +83,7 @@ def train_batches(
         inputs = data.train_inputs[chosen]
         if augmentation is not None:
             inputs = augment(inputs, augmentation[chosen])
-        yield data.ready(inputs), data.train_labels[chosen].long()
+        yield data.ready(inputs), _targets(data.train_labels[chosen])
 
 
 class Shard:
@@ -88,6 +94,8 @@ class Shard:
         self.own: Tensor | None = None
         """The worker's samples in all epochs; None for iid, which shuffles over all workers."""
         if spec.partition != "iid":
+            if data.train_labels.ndim != 1 or not _are_classes(data.train_labels):
+                raise DataError(f"partition {spec.partition} needs labels that are classes")
             subset = kept(len(data.train_labels), spec.train_size)
             labels = data.train_labels[subset]
             self.own = subset[shards(labels, spec.workers, spec.partition, spec.seed)[rank]]
@@ -110,10 +118,12 @@ class Shard:
 
     def label_counts(self) -> list[int] | None:
         """How often each label occurs in the first epoch; None without labels."""
-        if self.spec.dataset == "none":
+        if self.spec.dataset == "none" or not _are_classes(self.data.train_labels):
             return None
         labels = self.data.train_labels[self.rows(1).flatten()].flatten().long()
         classes = int(self.data.train_labels.max()) + 1
+        if classes > MOST_CLASSES:
+            return None
         counts: list[int] = labels.bincount(minlength=classes).tolist()
         return counts
 
@@ -155,7 +165,16 @@ def test_batches(
         batch_size = max(1, min(MOST_TESTED, NUMBERS_TESTED // data.test_inputs.width))
     chosen = _subset(available, test_size).sort().values[rank::workers]
     for part in chosen.split(batch_size) if len(chosen) else ():
-        yield data.ready(data.test_inputs[part]), data.test_labels[part].long()
+        yield data.ready(data.test_inputs[part]), _targets(data.test_labels[part])
+
+
+def _targets(labels: Tensor) -> Tensor:
+    """Classes as int64; numbers to be met by a loss of the user's own stay as they are."""
+    return labels if labels.is_floating_point() else labels.long()
+
+
+def _are_classes(labels: Tensor) -> bool:
+    return not labels.is_floating_point() and int(labels.min()) >= 0
 
 
 def _check_rank(rank: int, workers: int) -> None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from cluster.spec.experiment import Experiment
+from cluster.spec.own_code import is_own
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import compressed
@@ -19,7 +20,7 @@ from workloads.comm.rendezvous import await_rendezvous
 from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
-from workloads.strategies import STRATEGIES
+from workloads.strategies import strategy_of
 
 TIMEOUT_S = 120
 """A peer that is silent for this long in a step is an error. A dead peer is noticed at once when
@@ -58,7 +59,7 @@ class TorchPeers:
             dist.broadcast(tensor, 0, group=self.group)
 
     def prepare(self, model: nn.Module, flat: FlatModel, optimizer: Optimizer) -> Preparation:
-        spec, strategy = self.spec, STRATEGIES[self.spec.strategy]
+        spec, strategy = self.spec, strategy_of(self.spec)
         wraps = strategy.wrap is not None
         exchange = strategy.exchange if wraps else compressed(strategy.exchange, spec.compress)
         exchange_buffer = None if wraps else strategy.exchange
@@ -73,14 +74,14 @@ class TorchPeers:
         """No-op: Gloo and NCCL send nothing while idle."""
 
     def leave(self) -> None:
-        if self.spec.nodes > 1:
+        if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
     """Connect to all nodes; node 0's address is in the environment, as torchrun sets it."""
-    if spec.nodes == 1:
+    if spec.nodes == 1 and not is_own(spec.strategy):  # one's own code may call torch.distributed
         return TorchPeers(spec, rank, None)
     if interface := find_interface(os.environ["MASTER_ADDR"]):
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):

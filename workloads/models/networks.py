@@ -8,11 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cluster.spec import synthetic
-from workloads.data.tokens import WEIGHTS, weights_of
+from cluster.spec.experiment import Experiment
+from cluster.spec.own_code import is_own
+from workloads.data.tokens import WEIGHTS, data_folder, weights_of
 from workloads.models.bert import BASE_CASED, MINILM, Bert, load_pretrained
 from workloads.models.gpt import SMALL, TINY, Gpt
 from workloads.models.synthetic import SyntheticNet
 from workloads.models.vision import ResNet18, Vgg11
+from workloads.own import learning
 
 
 class MnistNet(nn.Module):
@@ -56,6 +59,13 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "gpt-tiny": lambda: Gpt(TINY),
     "gpt-small": lambda: Gpt(SMALL),
 }
+
+
+def model_of(spec: Experiment, data_root: Path) -> nn.Module:
+    """The model of a run: one of the table, or the user's own."""
+    if is_own(spec.model):
+        return learning.make_model(spec)
+    return make_model(spec.model, spec.seed, data_folder(spec, data_root), spec.slowdown)
 
 
 def make_model(

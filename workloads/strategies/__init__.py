@@ -18,7 +18,9 @@ from torch import nn
 
 from cluster.spec import strategies
 from cluster.spec.experiment import Experiment
+from cluster.spec.own_code import is_own
 from workloads.comm.round import Exchange
+from workloads.own.strategy import open_exchange
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,10 @@ def load(name: str) -> Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {name: load(name) for name in strategies.STRATEGIES}
+
+
+def strategy_of(spec: Experiment) -> Strategy:
+    """A run's strategy: one of the table, or that of the user's own file."""
+    if is_own(spec.strategy):
+        return Strategy(open_exchange(spec), wrap=None, server_updates=False)
+    return STRATEGIES[spec.strategy]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis.report.context import Report
 from analysis.report.page import Column, Row, Section, Table
+from cluster.spec import own_code
 from cluster.spec.documents.codec import Json
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
@@ -47,12 +48,12 @@ def section(report: Report) -> Section | None:
 
 def command(spec: Json) -> str:
     """`spec` as in spec.json; options that no longer exist are left out."""
-    spec = OFF | spec  # as it was before there were learning-rate rules
+    spec = own_code.as_typed(OFF | spec)  # as it was before there were learning-rate rules
     defaults = _defaults(spec)
     words = ["./measure.sh"]
     for field in dataclasses.fields(Experiment):
         name, value = field.name, spec.get(field.name)
-        if not field.metadata or value is None or name not in spec:
+        if not field.metadata.get("group") or value is None or name not in spec:
             continue
         if name in ALWAYS or value != defaults.get(name, field.default):
             words += ["--" + name.replace("_", "-"), _text(value)]

@@ -220,6 +220,8 @@ def panel(configuration: Configuration, found: RunMatrices | None) -> Panel | No
 
 
 def _theory(configuration: Configuration) -> Matrix | None:
+    if not facts_of(configuration.strategy).has_schedule:
+        return None
     row = configuration.row
     workers, rounds = configuration.workers, max(1, int(row["rounds"]))
     setting = Setting(

@@ -17,6 +17,7 @@ from cluster.spec.documents.codec import (
     parse_json,
 )
 from cluster.spec.documents.records import SEGMENT_BYTES, Counters
+from cluster.spec.schedules.recorded import PlannedMessage
 
 KINDS: dict[str, type["Event"]] = {}
 """The classes below, by the word under the key `event`."""
@@ -79,6 +80,15 @@ class RankOrder(Event, kind="rank_order"):
 
     order: list[Count]
     """This run's ranks in the order of the launcher's."""
+
+
+class Schedule(Event, kind="schedule"):
+    """What `messages` of the user's own strategy says of the run; the first node writes it."""
+
+    rounds: list[list[PlannedMessage]]
+    """The distinct rounds, each a list of messages."""
+    order: list[Count]
+    """Which of them each round of the run has, up to where they come again."""
 
 
 class ConnectionBytes(NamedTuple):

@@ -129,8 +129,8 @@ class PairTraffic(Document):
     """Payload as the receiver counts it."""
     control_bytes: Count = 0
     """Of it, control traffic (estimated)."""
-    predicted_bytes: Count
-    """Payload that the message schedule predicts."""
+    predicted_bytes: Count | None
+    """Payload that the message schedule predicts; null where none is known."""
 
 
 class InterfaceTraffic(Document):

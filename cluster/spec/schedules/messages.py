@@ -262,6 +262,11 @@ def nothing(_index: int, _setting: Setting) -> Messages:
     return ()
 
 
+def unknown(_index: int, _setting: Setting) -> Messages:
+    """Of a strategy of the user's own: only nodes call its messages() (schedules/recorded.py)."""
+    raise ValueError("the messages of a strategy of your own are known from its runs only")
+
+
 def all_reduce(_index: int, setting: Setting) -> Messages:
     """A ring of everybody. Gloo's all-reduce, which Horovod uses too, sends to the rank before.
 

@@ -1,0 +1,1 @@
+"""python3 -m workloads.check FILE.py: the laws of a strategy, tried on the user's own."""
