@@ -1,6 +1,6 @@
 """A link -> the tc commands that shape it, in both directions. Pure.
 
-    sending      eth0: tbf, a token bucket of the link's rate
+    sending      eth0: tbf, a token bucket of the link's rate, and packets of at most half of it
     receiving    eth0: ingress, which redirects packets to gw-ingress (an ifb) with the same tbf
     delay, loss  netem below each tbf, added after the rate is verified: TCP cannot measure a rate
                  through loss
@@ -35,7 +35,6 @@ def rate_commands(link: Link, tick_s: float) -> list[Command]:
     return [
         command.split()
         for command in (
-            f"ip link set {DEVICE} gso_max_size {packet_bytes(link, tick_s)}",
             f"tc qdisc add dev {DEVICE} root handle 1: {bucket}",
             f"ip link add {INGRESS_DEVICE} type ifb",
             f"ip link set {INGRESS_DEVICE} up",
@@ -43,6 +42,7 @@ def rate_commands(link: Link, tick_s: float) -> list[Command]:
             f"tc qdisc add dev {DEVICE} handle ffff: ingress",
             f"tc filter add dev {DEVICE} parent ffff: protocol all prio 1 u32 match u32 0 0"
             f" action mirred egress redirect dev {INGRESS_DEVICE}",
+            f"ip link set {DEVICE} gso_max_size {packet_bytes(link, tick_s)}",
         )
     ]
 
