@@ -116,6 +116,8 @@ class ClusterPlan:
     """Seconds on this host for each emulated second; links are shaped accordingly."""
     user_folders: tuple[str, ...] = ()
     """Of the user's own files: nodes see them read-only, at the same paths."""
+    requirements: str | None = None
+    """A file with packages that nodes need beside torch."""
 
 
 @dataclass(frozen=True)

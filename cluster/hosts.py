@@ -51,6 +51,8 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
     if len(experiments) != 1:
         raise SpecError(f"prepare takes one run, and this makes {len(experiments)}")
     (experiment,) = experiments
+    if experiment.program is not None:
+        raise SpecError("prepare is for gradwire's own training: start your program by torchrun")
     if experiment.launcher != "torch":
         raise SpecError(
             f"prepare is for torchrun, that is --launcher torch, not {experiment.launcher}"

@@ -85,8 +85,6 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         return hosts.prepare_hosts(args, command, experiments, say)
     output.check_output(args.output)
     user_folders.check_output(experiments, args.output)
-    if any(e.program or e.requirements for e in experiments) and not args.dry_run:
-        raise SpecError("program: this version cannot run one yet")
     with say_if_slow(say, "looking for an engine"):
         name, how = choose_engine(args.engine, experiments, args.spark_master)
     if args.data_dir is not None and not args.dry_run:

@@ -121,6 +121,7 @@ class Session:
             node_folders=folders.folder,
             imports=_slow_imports(experiment for experiment, _ in runs),
             user_folders=first.user_folders,
+            requirements=first.requirements,
         )
         current: Run = runs[0]
         try:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cluster.engine import Cluster
 from cluster.host.process_state import count_memory_kills
-from cluster.observe.cause import Evidence, explain
+from cluster.observe.cause import Evidence, explain, explain_early_end
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
-from cluster.observe.stall import StallWatch
+from cluster.observe.stall import StallWatch, explain_hang
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Boundary, Event, Hello, Notice
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
@@ -150,9 +150,13 @@ class _RunWatch:
             self._folder.stack_request.touch()
             time.sleep(STACKS_S)
             where = max((signs.step for signs in waiting.values()), default=0) + 1
+            logs = self._folder.log(0).parent
+            if self._experiment.program is not None:
+                why = explain_hang(self._experiment.strategy, self._names, waiting)
+                raise RunFailed(f"{why}: {what}; their stacks are in {logs}")
             raise RunFailed(
                 f"all nodes wait for each other since step {where}: {what}; their stacks and last"
-                f" exchanges are in {self._folder.log(0).parent}"
+                f" exchanges are in {logs}"
             )
 
     def _is_over(self, evidence: Evidence, now: float) -> bool:
@@ -175,7 +179,11 @@ class _RunWatch:
         evidence = dataclasses.replace(
             evidence, starved=starved, memory_kill=count_memory_kills() > self._memory_kills
         )
-        rank, cause = explain(evidence, limit, self._cluster.exit_details)
+        ended = sorted(self.nodes.ended) if self._experiment.program is not None else []
+        if ended and not evidence.has_cause:
+            rank, cause = ended[0], explain_early_end(self._experiment.strategy, ended, evidence)
+        else:
+            rank, cause = explain(evidence, limit, self._cluster.exit_details)
         raise RunFailed(f"{cause}; see {self._folder.log_of(self._names[rank])}")
 
 

@@ -37,4 +37,7 @@ fi
 if [[ -d ${PIP_FIND_LINKS:-} ]]; then
     arguments+=(--build-context "wheels=$PIP_FIND_LINKS")
 fi
+if [[ -d ${GRADWIRE_REQUIREMENTS:-} ]]; then
+    arguments+=(--build-context "requirements=$GRADWIRE_REQUIREMENTS")
+fi
 exec docker buildx build "${arguments[@]}" "$project"

@@ -22,6 +22,8 @@ from cluster.spec.documents.heartbeat import (
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from workloads.counters.interfaces import read_tcp
 from workloads.counters.reachability import is_retransmitting, probe, read_link
+from workloads.counters.sockets import read_node_connections
+from workloads.program.processes import ask_programs, read_node
 from workloads.stacks import StackChannel
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -37,6 +39,8 @@ class Pulse:
         self._events, self._stack_request = str(files.events), str(folder.stack_request)
         self._file = os.open(files.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
+        self._is_program = folder.read_experiment().program is not None
+        self._has_joined = self._is_asked = False
         self._has_link = read_link() == LinkState.UP
         self._events_bytes = -1
         self._timeouts: int | None = None
@@ -46,7 +50,7 @@ class Pulse:
     def beat(self, exit_code: int | None = None) -> None:
         """`exit_code` is that of the training process, when it has ended."""
         self._beats += 1
-        is_stopped, cpu_s = read_process(self._process)
+        is_stopped, cpu_s = read_node() if self._is_program else read_process(self._process)
         is_unanswered = self._is_unanswered()
         if is_unanswered:
             self._start_probe()
@@ -58,6 +62,7 @@ class Pulse:
             is_stopped=is_stopped,
             exit_code=exit_code,
             cpu_s=cpu_s,
+            has_joined=self._read_joined(),
             link=read_link() if self._has_link else LinkState.UP,
             is_unanswered=is_unanswered,
             reached=reached,
@@ -67,9 +72,18 @@ class Pulse:
             os.pwrite(self._file, heartbeat.record(), 0)
         if os.path.exists(self._stack_request):
             self._stacks.request(self._process)
+            if self._is_program and not self._is_asked:
+                self._is_asked = True
+                ask_programs(self._process)
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _read_joined(self) -> bool | None:
+        if not self._is_program:
+            return None
+        self._has_joined = self._has_joined or bool(read_node_connections())
+        return self._has_joined
 
     def _is_unanswered(self) -> bool:
         """Whether the node's events have stopped, and TCP retransmits without an answer.

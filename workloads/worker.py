@@ -41,6 +41,7 @@ from workloads.data.tokens import is_complete, weights_of
 from workloads.event_log import EventLog
 from workloads.heartbeat import Pulse, wait_beating
 from workloads.own.loading import describe
+from workloads.program import agent
 from workloads.stacks import StackChannel
 
 PATIENCE_S = 120.0
@@ -148,13 +149,17 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
     try:
         experiment = folder.read_experiment()
         memory.limit_memory(experiment)
-        if settings.rank >= experiment.workers:
+        if experiment.program is not None:
+            agent.run_program(experiment, settings.rank, log, files)
+        elif settings.rank >= experiment.workers:
             server.run_server(experiment, settings.rank, settings.data_folder, log)
         else:
             training.train(experiment, settings.rank, settings.data_folder, log, files)
     except BaseException as error:
         message = describe(error, experiment.folder if experiment is not None else None)
-        if experiment is not None and memory.is_out_of_memory(error):
+        if isinstance(error, agent.ProgramFailed):
+            message = str(error)
+        elif experiment is not None and memory.is_out_of_memory(error):
             message = memory.explain(error, experiment)
         log.write(Failure(message=message))
         raise
@@ -192,6 +197,8 @@ def _in_child(
             stacks.serve()
             work()
             code = 0
+        except agent.ProgramFailed:
+            pass  # it has said why
         except BaseException:
             traceback.print_exc()
         finally:

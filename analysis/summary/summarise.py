@@ -6,7 +6,15 @@ python3 -m analysis.summary RUN_FOLDER      for a run that nobody watched (comma
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analysis.summary import control_traffic, counters, fidelity, gpu_use, traffic, training
+from analysis.summary import (
+    control_traffic,
+    counters,
+    fidelity,
+    gpu_use,
+    program,
+    traffic,
+    training,
+)
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians, rounds_of
 from analysis.theory import predicted_bytes as theory
@@ -40,6 +48,8 @@ def summarise(
 
 
 def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | None) -> Summary:
+    if run.experiment.program is not None:
+        return program.describe(folder, run, status, error)
     experiment, result = run.experiment, run.logs[0].first(Result)
     steps = min(len(of_worker) for of_worker in run.steps)
     return Summary(

@@ -83,7 +83,8 @@ def _check_option(name: str, value: Any) -> None:
 
 
 def _check_completed(summary: Summary) -> None:
-    for name in ("model_bytes", "steps", "rounds"):
+    is_program = summary.spec.get("program") is not None
+    for name in () if is_program else ("model_bytes", "steps", "rounds"):
         value = getattr(summary, name)
         if value is None or (name == "steps" and not value):
             raise DocumentError(f"is {value} in a completed run", name)

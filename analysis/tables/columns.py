@@ -17,8 +17,9 @@ from cluster.spec.documents.summary import (
 from cluster.spec.experiment import Experiment
 
 OWN_COLUMNS = ("strategy", "workers", "passes", "schedule", "engine", "dataset")
-WATCHING = ("interval", "timeline", "dilation")
-"""How a run was watched, not what it was; times are in emulated time, whatever the dilation."""
+WATCHING = ("interval", "timeline", "dilation", "folder")
+"""How a run was watched and where its files were, not what it was; times are in emulated time,
+whatever the dilation."""
 
 RENAMED = {"loss": "loss_function"}
 """Options whose column has another name: `loss` is the final one."""

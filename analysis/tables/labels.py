@@ -12,6 +12,7 @@ from analysis.tables.columns import OPTIONS, RENAMED
 from cluster.observe.units import link_text, list_names, option_text
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_cores, parse_links
+from cluster.spec.program import arguments, tells_apart
 from cluster.spec.strategies import STRATEGIES, follows_from_strategy, is_own, own_defaults
 
 
@@ -94,10 +95,12 @@ OPTION_WORDS: dict[str, Callable[[Any], str]] = {
 def differing(runs: pd.DataFrame) -> list[str]:
     """The options that tell these runs apart."""
     readable = runs[runs["strategy"].notna()]
+    shown = readable[[*OPTIONS, "strategy"]].astype(object)
+    specs: list[dict[str, Any]] = shown.where(shown.notna(), None).to_dict("records")  # type: ignore[assignment]
     return [
         option
         for option in OPTIONS
-        if readable[option].nunique(dropna=False) > 1
+        if tells_apart(option, specs)
         and not follows_from_strategy(option, readable["strategy"], readable[option])
     ]
 
@@ -160,6 +163,8 @@ def _is_usual(run: pd.Series[Any], option: str) -> bool:
 
 
 def _words(option: str, value: Any) -> str:
+    if option == "program":
+        return arguments(str(value))
     if option in OPTION_WORDS:
         return OPTION_WORDS[option](value)
     return f"{option.replace('_', ' ')} {option_text(value)}"

@@ -6,7 +6,7 @@ labelled with the process that owns it, so that the next measure removes what a 
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -60,7 +60,11 @@ def open_engine(
         "cpu_limits": "Docker, container by container",
         "memory_limits": "Docker, container by container",
     }
-    return DockerEngine(name, f"{user}:{group}", about)
+    files = dict.fromkeys(e.requirements for e in experiments if e.requirements is not None)
+    with_packages = {
+        file: image.ensure_with_packages(launcher, Path(file), docker, say) for file in files
+    }
+    return DockerEngine(name, f"{user}:{group}", about, with_packages)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class DockerEngine:
     image: str
     user: str
     about: Options
+    with_packages: dict[str, str] = field(default_factory=dict)
+    """Requirements file -> the image that has its packages, too."""
 
     def check_links(self, links: Iterable[Link]) -> None:
         kernel_support.check(links, link_modules(self.image))
@@ -77,7 +83,11 @@ class DockerEngine:
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Write the run's compose.yml."""
         document = compose_document(
-            experiment, run, image=self.image, user=self.user, data_folder=data_folder
+            experiment,
+            run,
+            image=self.with_packages.get(experiment.requirements or "", self.image),
+            user=self.user,
+            data_folder=data_folder,
         )
         header = "# Repeat this run by hand: docker compose -f THIS_FILE up\n"
         run.compose.write_text(header + yaml.safe_dump(document, sort_keys=False))

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -17,6 +18,7 @@ from typing import Any
 from cluster import PROJECT
 from cluster.engine import EngineError
 from cluster.environment import run_and_follow
+from cluster.host import packages
 from cluster.spec.launchers import LAUNCHERS
 
 TARGETS = {
@@ -45,6 +47,9 @@ ON_NODES = ("cluster/spec", "cluster/links", "cluster/gpu", "workloads")
 
 BASES = {"gpu": ("GPU_BASE",), "gpu-horovod": ("GPU_BASE", "GPU_DEVEL_BASE")}
 """Target -> environment variables that name another base image (docker/build_image.sh)."""
+
+REQUIREMENTS = "GRADWIRE_REQUIREMENTS"
+"""For docker/build_image.sh: a folder with a requirements.txt of the user's."""
 
 OLD_S = 24 * 3600.0
 """--clean keeps images younger than this."""
@@ -101,6 +106,23 @@ def ensure(launcher: str, docker: Any, say: Callable[[str], None]) -> str:
     return image
 
 
+def ensure_with_packages(
+    launcher: str, requirements: Path, docker: Any, say: Callable[[str], None]
+) -> str:
+    """The launcher's image with the packages of a requirements file as a layer; its name."""
+    text = packages.read(requirements)
+    image = (
+        f"{repository(launcher)}-with-packages:{fingerprint(launcher)}-{packages.fingerprint(text)}"
+    )
+    if not docker.images.list(name=image):
+        say(f"building the image {image}, with the packages of {requirements}")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "requirements.txt").write_text(text)
+            target, variables = f"{TARGETS[launcher]}-with-packages", {REQUIREMENTS: folder}
+            _build(target, [image], say, variables)
+    return image
+
+
 def remove_old(docker: Any, used: Iterable[str], age_s: float = OLD_S) -> list[str]:
     """Remove images of earlier sources, but for young ones and those in use; their names.
 
@@ -130,7 +152,12 @@ def _tags(docker: Any) -> Iterator[tuple[str, float]]:
 def build(launcher: str, say: Callable[[str], None]) -> None:
     target = TARGETS[launcher]
     say(f"building the image {name(launcher)} (the first time this takes {TAKES[target]})")
-    tags = [name(launcher), f"{repository(launcher)}:latest"]
+    _build(target, [name(launcher), f"{repository(launcher)}:latest"], say, {})
+
+
+def _build(
+    target: str, tags: list[str], say: Callable[[str], None], variables: dict[str, str]
+) -> None:
     lines: list[str] = []
 
     def follow(line: str) -> None:
@@ -138,7 +165,9 @@ def build(launcher: str, say: Callable[[str], None]) -> None:
         if (text := progress(line)) is not None:
             say(f"  {text}")
 
-    if run_and_follow([str(PROJECT / "docker" / "build_image.sh"), target, *tags], follow):
+    command = ["env", *(f"{name}={value}" for name, value in variables.items())]
+    command += [str(PROJECT / "docker" / "build_image.sh"), target, *tags]
+    if run_and_follow(command, follow):
         raise EngineError("the image could not be built:\n" + "\n".join(lines[-15:]))
 
 

@@ -72,9 +72,12 @@ class NodeFolders:
                 for path, link in self._files(rank, name, run, experiment):
                     made.append(path)
                     self._give(rank, path, link)
+                if experiment.program is not None:
+                    self._make_work(rank, name)
             yield
         finally:
             for name in self._names:
+                self._keep_work(name, run)
                 for link in vars(NodeFiles.in_own_folder(self.folder / name)).values():
                     with contextlib.suppress(OSError):
                         os.unlink(link)
@@ -106,6 +109,26 @@ class NodeFolders:
             raise RunFailed(
                 f"{link.parent.name} has something of its own at {link}: {error.strerror}"
             ) from None
+
+    def _make_work(self, rank: int, name: str) -> None:
+        """A program's working folder, in which its node may do as it likes."""
+        work, user = NodeFiles.in_own_folder(self.folder / name).work, self._user_of(rank)
+        work.mkdir()
+        if user is not None:
+            os.chown(work, user, user)
+
+    def _keep_work(self, name: str, run: RunFolder) -> None:
+        """What a program left goes to the run folder as it is: nothing of ours opens it."""
+        work, kept = NodeFiles.in_own_folder(self.folder / name).work, run.work_of(name)
+        with contextlib.suppress(OSError):  # there is none, or something else in its place
+            if not work.is_symlink() and any(work.iterdir()):
+                kept.parent.mkdir(exist_ok=True)
+                work.rename(kept)
+                if os.geteuid() == 0:
+                    own = f"{os.geteuid()}:{os.getegid()}"
+                    subprocess.run(["chown", "-hRP", own, "--", str(kept)], check=False)
+            else:
+                work.rmdir()
 
 
 def _take_back(path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cluster.host import packages
 from cluster.spec import program
 from cluster.spec.command_line import parse_path
 from cluster.spec.errors import SpecError
@@ -29,6 +30,7 @@ def locate(options: dict[str, Any]) -> dict[str, Any]:
     located = dict(options)
     if options.get("requirements") is not None:
         located["requirements"] = str(find_file("requirements", options["requirements"]))
+        packages.read(Path(located["requirements"]))
     if options.get("program") is not None:
         located |= _locate_program(str(options["program"]), options.get("folder"))
     return located

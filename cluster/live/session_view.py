@@ -36,12 +36,11 @@ class RunView:
 
     def to_json(self, place: int) -> Json:
         rates = self.traffic.rates()
-        steps = self.experiment.epochs * self.experiment.steps_per_epoch
         return {
             "place": place,
             "status": self.status,
             "error": self.error,
-            "share": 1.0 if self.status == COMPLETED else round(self.curves.step / steps, 4),
+            "share": 1.0 if self.status == COMPLETED else self._share(),
             "cells": self._cells(),
             "scores": self.curves.scores(),
             "losses": self.curves.losses(),
@@ -50,9 +49,16 @@ class RunView:
             "sent_bit": rates.sent_bit,
         }
 
+    def _share(self) -> float:
+        """Of its steps; nobody knows how many a program makes."""
+        steps = self.experiment.epochs * self.experiment.steps_per_epoch
+        return 0.0 if self.experiment.program else round(self.curves.step / steps, 4)
+
     def _cells(self) -> Json:
         """The numbers of its row, as text."""
         points = self.curves.points
+        if self.experiment.program is not None:
+            return {"epoch": "-"}
         if not points:
             return {"epoch": f"0 of {self.experiment.epochs}"} if self.status == RUNNING else {}
         last = points[-1]

@@ -19,6 +19,7 @@ from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, LinksOffTarget
 from cluster.host import cgroups, interruption
 from cluster.host.ownership import tied
+from cluster.host.packages import VARIABLE
 from cluster.host.process_state import LOOK_S, StartWatch, stopped_below
 from cluster.namespaces.protocol import (
     SUPERVISOR,
@@ -54,8 +55,9 @@ PASSED_ON = (
 class NetnsCluster(Cluster):
     """See cluster.engine.Cluster."""
 
-    def __init__(self, plan: ClusterPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: ClusterPlan, packages: Path | None = None) -> None:
+        """`packages` has those that nodes need beside torch."""
+        self.plan, self._packages = plan, packages
         self.process: subprocess.Popen[str] | None = None
         self.links: list[MeasuredLink] = []
         self._groups: cgroups.Groups | None = None
@@ -73,7 +75,7 @@ class NetnsCluster(Cluster):
     def __enter__(self) -> Self:
         try:
             command = [sys.executable, "-m", "cluster.namespaces.supervisor"]
-            plan = supervisor_plan(self.plan, self._create_groups())
+            plan = supervisor_plan(self.plan, self._create_groups(), self._packages)
             with interruption.held_back():
                 self.process = subprocess.Popen(
                     [*unshare_command(), *command, plan.to_json()],
@@ -213,7 +215,9 @@ class NetnsCluster(Cluster):
         return {rank: ports[name].swapped() for rank, name in names.items() if name in ports}
 
 
-def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> SupervisorPlan:
+def supervisor_plan(
+    plan: ClusterPlan, cgroups: dict[int, list[str]], packages: Path | None = None
+) -> SupervisorPlan:
     return SupervisorPlan(
         nodes=plan.nodes,
         entry=ENTRY,
@@ -222,7 +226,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
         folders=tuple(str(plan.node_folders / node_name(rank)) for rank in range(plan.nodes)),
         session=str(plan.runs[0].path.parent),
         data_folder=str(plan.data_folder.resolve()),
-        user_folders=plan.user_folders,
+        user_folders=(*plan.user_folders, *([str(packages)] if packages else [])),
         first_user=first_user(),
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},
@@ -234,6 +238,7 @@ def supervisor_plan(plan: ClusterPlan, cgroups: dict[int, list[str]]) -> Supervi
             "GRADWIRE_RECORD": "1",
             "GRADWIRE_DATA": str(plan.data_folder.resolve()),
             "OMP_NUM_THREADS": "1",
+            **({VARIABLE: str(packages)} if packages else {}),
             **clock.shared(),
         },
     )

@@ -9,7 +9,8 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from cluster import environment
 from cluster.engine import (
@@ -20,7 +21,7 @@ from cluster.engine import (
     largest_launcher,
     needs_containers,
 )
-from cluster.host import cgroups
+from cluster.host import cgroups, packages
 from cluster.links import kernel_support
 from cluster.namespaces.cluster import (
     NetnsCluster,
@@ -79,7 +80,8 @@ def open_engine(
     launcher = largest_launcher(experiments)
     if LAUNCHERS[launcher].packages:
         environment.need(launcher, say)
-    return NetnsEngine()
+    files = dict.fromkeys(e.requirements for e in experiments if e.requirements is not None)
+    return NetnsEngine({file: packages.ensure(Path(file), say) for file in files})
 
 
 def link_modules() -> set[str]:
@@ -88,6 +90,10 @@ def link_modules() -> set[str]:
 
 class NetnsEngine(Engine):
     """See cluster.engine.Engine. Namespaces need no files and leave nothing behind."""
+
+    def __init__(self, packages: Mapping[str, Path] | None = None) -> None:
+        """`packages` is where those of a requirements file are."""
+        self._packages = dict(packages or {})
 
     @property
     def about(self) -> Options:
@@ -106,7 +112,7 @@ class NetnsEngine(Engine):
         return None if first is None else first + rank
 
     def cluster(self, plan: ClusterPlan) -> NetnsCluster:
-        return NetnsCluster(plan)
+        return NetnsCluster(plan, self._packages.get(plan.requirements or ""))
 
 
 def _limits_by(controller: str) -> str | None:

@@ -99,6 +99,16 @@ def explain(
     return rank, cause
 
 
+def explain_early_end(program: str, ended: Sequence[int], evidence: Evidence) -> str:
+    """A program that ended well on some nodes, whose peers complain of them."""
+    where = list_names([evidence.names[rank] for rank in ended])
+    others = sorted(evidence.failures)
+    first = shortened(evidence.failures[others[0]].message) if others else ""
+    names = list_names([evidence.names[rank] for rank in others])
+    complaint = f"; {names} then complained: {first}" if others else ""
+    return f"{program} ended on {where} (exit code 0) while the others went on{complaint}"
+
+
 def shortened(message: str) -> str:
     """The first sentence, without Gloo's own source file."""
     return re.sub(r"\[[^\]]*\.cc:\d+\] ", "", message).partition(". ")[0][:LONGEST]

@@ -15,6 +15,7 @@ from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
 
 PLAIN_EVERY_S = 2.0
+PROGRAM_EVERY_S = 10.0
 SLOW_S = 2.0
 MOST_BARS = 16
 
@@ -85,10 +86,11 @@ class PlainProgress(Progress):
         self._loss: float | None = None
         self._began: dict[int, tuple[float, int]] = {}
         self._rates: dict[int, float] = {}
-        self.say(
-            f"{folder.name}: {place}: training {experiment.epochs} epochs"
-            f" of {experiment.steps_per_epoch} steps"
-        )
+        self._collector, self._step = collector, 0
+        what = f"training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
+        if experiment.program is not None:
+            what = f"running {experiment.strategy}"
+        self.say(f"{folder.name}: {place}: {what}")
 
     def event(self, rank: int, event: Event) -> None:
         if isinstance(event, Phase):
@@ -96,7 +98,7 @@ class PlainProgress(Progress):
         if rank != 0:
             return
         if isinstance(event, Step):
-            self._loss = event.loss
+            self._loss, self._step = event.loss, event.step
         elif isinstance(event, Epoch):
             last = event.epoch == self._experiment.epochs
             if last or time.monotonic() - self._last >= PLAIN_EVERY_S:
@@ -106,6 +108,15 @@ class PlainProgress(Progress):
                     f"  loss {_loss(self._loss)}{_accuracy(event.accuracy)}"
                     f"  traffic {bits_rate(sum(self._rates.values()))}"
                 )
+
+    def tick(self) -> None:
+        """A program has no epochs: what is known of it, every ten seconds."""
+        is_due = time.monotonic() - self._last >= PROGRAM_EVERY_S
+        if self._experiment.program is not None and is_due:
+            self._last = time.monotonic()
+            step = f"step {self._step}  loss {_loss(self._loss)}  " if self._step else ""
+            rate = sum(self._collector.sent_rates().values())
+            self.say(f"  {step}traffic {bits_rate(rate)}")
 
     def _count(self, rank: int, boundary: Phase) -> None:
         """Note a node's sending rate in the training phase; it sends nothing when it evaluates."""
@@ -152,7 +163,9 @@ class BarProgress(Progress):
             auto_refresh=False,
             transient=True,
         )
-        steps = experiment.steps_per_epoch * experiment.epochs
+        steps: int | None = experiment.steps_per_epoch * experiment.epochs
+        if experiment.program is not None:
+            steps = None
         for rank in range(min(experiment.workers, MOST_BARS)):
             self._bars.add_task(
                 node_name(rank), total=steps, epoch="-", loss="-", accuracy="", rate=""

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
 from cluster.spec.documents.summary import PerStep, Summary
+from cluster.spec.program import arguments
 
 DASH = "-"
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def _learning_rate(summary: Summary) -> str | None:
 
 
 def _label_skew(summary: Summary) -> str | None:
-    if summary.spec.get("partition", "iid") == "iid":
+    if summary.spec.get("partition") in (None, "iid"):
         return None
     shards = summary.training.shards if summary.training else None
     return _show(shards.label_skew if shards else None, lambda skew: f"{skew:.2f}")
@@ -74,7 +75,7 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         str(strategy),
         str(workers),
         _show(spec["passes"], str),
-        *(_show(spec[option], option_text) for option in options),
+        *(_option(option, spec[option]) for option in options),
         _show(summary.accuracy, percent_text),
         _show(per_step.sent_mean_bytes, bytes_text),
         _show(per_step.predicted_mean_bytes, bytes_text),
@@ -84,6 +85,12 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         *(EXTRAS[name].value(summary) or DASH for name in extras),
         summary.status,
     ]
+
+
+def _option(name: str, value: object) -> str:
+    if name == "program" and value is not None:
+        return arguments(str(value))
+    return _show(value, option_text)
 
 
 def _show(value: T | None, text: Callable[[T], str]) -> str:

@@ -9,6 +9,7 @@ from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.summary import COARSE, CONTENDED, Summary
+from cluster.spec.program import tells_apart
 from cluster.spec.strategies import follows_from_strategy
 
 MOST_LINKS = 8
@@ -121,14 +122,14 @@ def print_links(summaries: Sequence[Summary], console: Console) -> None:
 
 def differing(specs: Sequence[Options]) -> list[str]:
     """Options in which these runs differ, beside the ones that every row shows."""
-    shown = ["strategy", "schedule", "workers", "passes", "engine", "lr_rule"]
-    if any(spec["model"] != specs[0]["model"] for spec in specs):
+    shown = ["strategy", "schedule", "workers", "passes", "engine", "lr_rule", "folder"]
+    if tells_apart("model", specs):
         shown.append("dataset")  # which goes with the model
     strategies = [str(spec["strategy"]) for spec in specs]
     return [
         option
         for option in specs[0]
         if option not in shown
-        and any(spec[option] != specs[0][option] for spec in specs)
+        and tells_apart(option, specs)
         and not follows_from_strategy(option, strategies, [spec[option] for spec in specs])
     ]

@@ -94,6 +94,19 @@ class StallWatch:
             self._quiet_at = now
 
 
+def explain_hang(program: str, names: Sequence[str], waiting: Mapping[int, Signs]) -> str:
+    """Which nodes of a program hang: those that never joined the others, else all that run."""
+    beats = {rank: signs.heartbeat for rank, signs in waiting.items()}
+    alone = [rank for rank, beat in beats.items() if beat and beat.has_joined is False]
+    if alone and len(alone) < len(names):
+        listed = list_names([names[rank] for rank in alone])
+        return f"{program} on {listed} never joined the others, which wait"
+    listed = list_names([names[rank] for rank in waiting])
+    ended = [name for rank, name in enumerate(names) if rank not in waiting]
+    over = f" ({list_names(ended)} ended before)" if ended else ""
+    return f"{program} hangs on {listed}{over}"
+
+
 def _emulated_s(experiment: Experiment) -> float:
     """Emulated compute of a step: the node sleeps for so long."""
     if not experiment.model.startswith(synthetic.PREFIX):

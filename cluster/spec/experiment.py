@@ -291,7 +291,8 @@ class Experiment:
         """Whether dilation is a good default: pretended compute needs no cores, and a Java virtual
         machine takes minutes to start on a part of one."""
         is_synthetic = self.model.startswith(synthetic.PREFIX)
-        return not is_synthetic and self.launcher != "spark" and not self.gpu
+        is_ours = self.launcher != "spark" and not self.gpu and self.program is None
+        return is_ours and not is_synthetic
 
     @property
     def cores_by_rank(self) -> dict[int, float]:

@@ -10,10 +10,11 @@ options of our training are refused, and null in its spec.json.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import posixpath
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cluster.spec import own_code
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 GROUPS = ("cluster", "program")
 """Groups of options that apply to a program; of the others, only ALSO."""
 ALSO = ("strategy", "seed")
-EXCEPT = ("gpu", "timeline")
+EXCEPT = ("gpu", "timeline", "dilation")
 LAUNCHERS = ("torch", "horovod")
 FORMS = "train.py ARGS, python train.py ARGS or python -m MODULE ARGS"
 PYTHON = re.compile(r"python3?(\.\d+)?")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-WITHOUT = {"model": "none", "dataset": "none", "epochs": 1}
+WITHOUT = {"model": "none", "dataset": "none", "epochs": 1, "dilation": 1.0}
 """What stands in a program's Experiment for options that it does not have."""
 
 
@@ -67,6 +68,31 @@ def name(program: str) -> str:
     """What tables call it: train.py, or -m pkg."""
     first, *rest = words(program)
     return f"-m {rest[0]}" if first == "-m" else posixpath.basename(first)
+
+
+def arguments(program: str) -> str:
+    """What follows the program's name, as it is typed."""
+    first, *rest = words(program)
+    return shlex.join(rest[1:] if first == "-m" else rest)
+
+
+def tells_apart(option: str, specs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether runs with these options differ in this one, as far as it applies to them.
+
+    Programs of different names are told apart by them, those of one name by their arguments.
+    """
+    if option == "program":
+        given = {(spec["strategy"], spec.get(option)) for spec in specs if spec.get(option)}
+        return len(given) > len({strategy for strategy, _ in given})
+    of = [spec for spec in specs if not spec.get("program") or option in _taken()]
+    return any(spec[option] != of[0][option] for spec in of)
+
+
+@functools.cache
+def _taken() -> frozenset[str]:
+    from cluster.spec.experiment import Experiment
+
+    return frozenset(field.name for field in dataclasses.fields(Experiment) if applies(field))
 
 
 def complete(experiment: Experiment) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cluster.spec.documents.events import ConnectionBytes
-from workloads.counters.connections import Connection, parse_tcp_info, read_connections
+from workloads.counters.connections import Connection, read_connections
+from workloads.program.on_path.gradwire_tcp import parse_tcp_info
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "tcp_info"
 """tcp_info of both ends of a connection, Linux 6.18; the first sent 70000 bytes, received 300."""

@@ -18,7 +18,7 @@ import pytest
 
 from bench.__main__ import NAMES
 from cluster import presets
-from cluster.flags import make_parser
+from cluster.flags import make_parser, parse
 from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.documents import summary
@@ -74,9 +74,17 @@ def test_the_pages_have_commands_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.words[0] == "./measure.sh"], ids=str)
-def test_a_measure_command_is_accepted(command: Command) -> None:
-    """Its runs are planned; nothing is started."""
-    if set(command.flags) & STOPS_EARLY:
+def test_a_measure_command_is_accepted(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its runs are planned; nothing is started. A program is any script of that name."""
+    if "--" in command.words:
+        monkeypatch.chdir(tmp_path)
+        for name in (word for word in command.words if word.endswith((".py", ".txt"))):
+            (tmp_path / name).write_text("einops\n")
+            tmp_path.chmod(0o755)
+        assert make_experiments(parse(list(command.words[1:])))
+    elif set(command.flags) & STOPS_EARLY:
         assert set(command.flags) <= measure_flags()
     else:
         words = [word.replace("lab/mine.py", "docs/examples/star.py") for word in command.words]

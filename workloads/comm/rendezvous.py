@@ -9,9 +9,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.25
 """Between two attempts; their few bytes are booked to the phase `setup`."""
 
 
-def await_rendezvous(timeout_s: float) -> None:
-    """Wait until node 0 listens at MASTER_ADDR:MASTER_PORT, variables as torchrun sets them."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+def await_rendezvous(timeout_s: float, port: int | None = None) -> None:
+    """Wait until node 0 listens at MASTER_ADDR, variables as torchrun sets them, and at this port
+    (default: MASTER_PORT)."""
+    host, port = os.environ["MASTER_ADDR"], port or int(os.environ["MASTER_PORT"])
     began = time.monotonic()
     pause_s = FIRST_PAUSE_S
     while True:

@@ -10,7 +10,6 @@ training traffic: measure_idle() samples it, and analysis/summary/control_traffi
 
 import os
 import socket
-import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +17,7 @@ from typing import Any
 
 import horovod.torch as hvd
 import torch
-from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+from horovod.runner.http.http_server import RendezvousHTTPServer
 from torch import Tensor, nn
 
 from cluster.spec.documents.events import Idle
@@ -36,14 +34,13 @@ from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.launchers.horovod_exchange import EXCHANGES, tensor_name
 from workloads.launchers.horovod_optimizer import OptimizerExchanger
+from workloads.launchers.horovod_rendezvous import open_rendezvous
 from workloads.optimizers import Optimizer
 
 TIMEOUT_S = 120
 CYCLE_MS = 1.0
 """Horovod's default: how often workers negotiate which tensors are ready."""
 IDLE_S = 0.5
-POLL_S = 0.02
-"""How often the rendezvous server checks whether to stop: the longest a run waits for it."""
 
 
 @dataclass
@@ -126,21 +123,13 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> HorovodPeers:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(spec.bucket_mb * MIB))
     server = None
     if "HOROVOD_GLOO_RENDEZVOUS_PORT" not in os.environ:
-        server = _open_rendezvous(spec.workers) if rank == 0 else None
+        port = int(os.environ["MASTER_PORT"])
+        server = open_rendezvous(port, [1] * spec.workers) if rank == 0 else None
         _join_rendezvous(spec.workers, rank)
     hvd.init()
     peers = HorovodPeers(spec, rank, server)
     peers.learn_ranks()
     return peers
-
-
-def _open_rendezvous(workers: int) -> RendezvousHTTPServer:
-    address = ("", int(os.environ["MASTER_PORT"]))
-    server = RendezvousHTTPServer(address, RendezvousHandler, 0)
-    hosts = ",".join(f"{node_name(rank)}:1" for rank in range(workers))
-    server.init(get_host_assignments(parse_hosts(hosts), workers))
-    threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True).start()
-    return server
 
 
 def _join_rendezvous(workers: int, rank: int) -> None:

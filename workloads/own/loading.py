@@ -1,6 +1,7 @@
 """Import of the user's own files on a node; their errors in one line, with file and line."""
 
 import importlib.util
+import os
 import sys
 import traceback
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any
 
 from cluster.spec import own_code
 from cluster.spec.experiment import Experiment
+from workloads.program.command import packages
 
 
 class OwnCodeError(Exception):
@@ -36,7 +38,7 @@ def module_of(spec: Experiment, option: str) -> ModuleType:
 def import_file(folder: Path, file: str) -> ModuleType:
     """Imported once, as a script is: modules beside it are found first."""
     path = folder / file
-    sys.path.insert(0, str(path.parent))
+    sys.path[:0] = [str(path.parent), *packages(os.environ)]
     name = f"own_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None

@@ -168,7 +168,12 @@ def _where(
     for name in differ:  # as many as tell the settings apart
         if len({some[0].values(told) for some in settings}) < len(settings) and name not in told:
             told.append(name)
-    return ", ".join(words[name](configuration.values([name])[0]) for name in words if name in told)
+    texts = [
+        words[name](configuration.values([name])[0])
+        for name in words
+        if name in told and (name == "link" or not pd.isna(configuration.row[name]))
+    ]
+    return ", ".join([*(["programs"] if pd.isna(configuration.row["model"]) else []), *texts])
 
 
 def _shares(members: Sequence[Configuration]) -> list[Answer]:
@@ -294,6 +299,8 @@ def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
     """A token bucket lets its burst through before it throttles."""
     first = configurations[0]
     bursts = first.rows(runs.links)["burst_bytes"].dropna()
+    if pd.isna(first.row["model_bytes"]):
+        return ""
     size = float(first.row["model_bytes"])
     if bursts.empty or bursts.max() <= BURST * size:
         return ""
@@ -308,7 +315,7 @@ def _trust(report: Report) -> list[Answer]:
     table = report.runs.completed
     ratios = table["sent_over_predicted"].dropna()
     differences = table["counters_largest_difference"].dropna()
-    if ratios.empty or differences.empty:
+    if differences.empty:
         return []
     verdicts: dict[str, list[str]] = {}
     for number, run in table.iterrows():
@@ -320,11 +327,12 @@ def _trust(report: Report) -> list[Answer]:
         for verdict, runs in verdicts.items()
     )
     span = " to ".join(dict.fromkeys(f"{end:.3f}" for end in (ratios.min(), ratios.max())))
+    ratio = "" if ratios.empty else f"; measured over predicted {span}"
+    words = " with theory and among counters"
+    if len(ratios) < every:  # programs have none
+        words = " among counters, and with theory where there is one"
     sending = "runs" if every == len(table) else "runs that send"
-    bytes_agree = (
-        f"Bytes: {agree} of {every} {sending} agree with theory"
-        f" and among counters{others}; measured over predicted {span}."
-    )
+    bytes_agree = f"Bytes: {agree} of {every} {sending} agree{words}{others}{ratio}."
     text = f"{_times_trusted(report)} {bytes_agree}{_one_seed(report)}"
     return [Answer("Certain?", text)]
 

@@ -118,7 +118,8 @@ def compared(run: pd.Series[Any]) -> Compared:
     on_gpus = pd.notna(run["gpu"]) and bool(run["gpu"])
     if on_gpus and found.sent_over_predicted is None:
         return replace(found, verdict=NOT_OVER_ETH0)
-    return replace(found, verdict=", ".join(_failed(found, int(run["model_bytes"]))) or AGREES)
+    model_bytes = 0 if pd.isna(run["model_bytes"]) else int(run["model_bytes"])
+    return replace(found, verdict=", ".join(_failed(found, model_bytes)) or AGREES)
 
 
 def _share(part: Any, whole: Any) -> float | None:

@@ -15,7 +15,7 @@ from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
 from cluster.spec.schedules.messages import Setting
-from cluster.spec.strategies import facts_of
+from cluster.spec.strategies import facts_of, is_own
 
 MOST_NODES = 48
 """A larger matrix is not drawn: its cells would be smaller than a finger."""
@@ -67,6 +67,11 @@ class RunMatrices:
     """Workers send control traffic while each reads its counts."""
 
     @property
+    def has_theory(self) -> bool:
+        """Not of users' own programs."""
+        return bool(self.predicted.any())
+
+    @property
     def ratios(self) -> Matrix:
         """Measured over theory; NaN for pairs without predicted traffic."""
         nothing = np.full_like(self.measured, np.nan)
@@ -107,15 +112,21 @@ def pair_name(pair: Pair) -> str:
 
 def findings(runs: Sequence[RunMatrices]) -> list[str]:
     """Of at least one measured run."""
-    return [*_agreement(runs), *_counts(runs)]
+    top = max(runs, key=lambda run: run.busiest_bytes)
+    busiest = (
+        f"Busiest pair: {pair_name(top.busiest)} of {top.label}, {bytes_text(top.busiest_bytes)},"
+        f" {percent_text(top.busiest_bytes / top.counted, 0)} of all bytes sent."
+    )
+    return [*_agreement([run for run in runs if run.has_theory]), busiest, *_counts(runs)]
 
 
 def _agreement(runs: Sequence[RunMatrices]) -> list[str]:
+    if not runs:
+        return []
     off = max(runs, key=lambda run: abs(run.furthest_ratio - 1))
     error = abs(off.furthest_ratio - 1)
     where = f"{pair_name(off.furthest)} of {off.label}, {off.furthest_ratio:.3f} times theory"
     beside = max(runs, key=lambda run: run.unpredicted)
-    top = max(runs, key=lambda run: run.busiest_bytes)
     return [
         f"All pairs agree with theory within {percent_text(error, 1)}; furthest is {where}."
         if error <= FAR
@@ -123,8 +134,6 @@ def _agreement(runs: Sequence[RunMatrices]) -> list[str]:
         "Pairs without predicted traffic carry at most"
         f" {percent_text(beside.unpredicted)} of their run's busiest pair ({beside.label}):"
         " the library's acknowledgements, and barriers.",
-        f"Busiest pair: {pair_name(top.busiest)} of {top.label}, {bytes_text(top.busiest_bytes)},"
-        f" {percent_text(top.busiest_bytes / top.counted, 0)} of all bytes sent.",
     ]
 
 
@@ -154,7 +163,8 @@ def measured(runs: Runs, configuration: Configuration) -> RunMatrices | None:
     """Its first run whose connections were counted; all seeds send the same."""
     for number, run in configuration.runs.iterrows():
         pairs = runs.pairs[runs.pairs["number"] == number]
-        if not pairs["predicted_bytes"].sum() or any(pd.isna(run[name]) for name in COUNTED):
+        is_predicted = pairs["predicted_bytes"].sum() or is_own(configuration.strategy)
+        if not is_predicted or any(pd.isna(run[name]) for name in COUNTED):
             continue
         if pairs["sent_bytes"].sum() <= MISSING * run["pairs_interface_payload_bytes"]:
             continue
@@ -163,7 +173,7 @@ def measured(runs: Runs, configuration: Configuration) -> RunMatrices | None:
         return RunMatrices(
             configuration.label,
             _square(pairs, without_control, nodes),
-            _square(pairs, pairs["predicted_bytes"], nodes),
+            _square(pairs, pairs["predicted_bytes"].fillna(0), nodes),
             counted=int(pairs["sent_bytes"].sum()),
             differ=int((pairs["sent_bytes"] - pairs["received_bytes"]).abs().max()),
             payload=int(run["pairs_interface_payload_bytes"]),
@@ -181,15 +191,16 @@ def _square(pairs: pd.DataFrame, values: pd.Series[int], nodes: int) -> Matrix:
 
 
 def table_row(configuration: Configuration, found: RunMatrices) -> Row:
+    beside_theory = found.has_theory
     return {
         "configuration": configuration.label,
         "strategy": configuration.strategy,
         "pair": pair_name(found.busiest),
         "bytes": found.busiest_bytes,
-        "ratio": float(found.ratios[found.busiest]),
-        "furthest": pair_name(found.furthest),
-        "furthest_ratio": found.furthest_ratio,
-        "beside": found.unpredicted,
+        "ratio": float(found.ratios[found.busiest]) if beside_theory else None,
+        "furthest": pair_name(found.furthest) if beside_theory else None,
+        "furthest_ratio": found.furthest_ratio if beside_theory else None,
+        "beside": found.unpredicted if beside_theory else None,
         "whole": found.counted / found.payload,
         "headers": found.headers / found.payload,
     }
@@ -202,11 +213,15 @@ class Panel:
     label: str
     source: str
     values: Matrix
-    theory: Matrix
+    theory: Matrix | None
+    per: str = "round"
+    """What the bytes are of: a round, a program's step, or its whole run."""
 
 
 def panel(configuration: Configuration, found: RunMatrices | None) -> Panel | None:
     """Theory only where nothing was counted; None where that does not add up, or is too large."""
+    if found is not None and not found.has_theory:
+        return _of_program(configuration, found)
     if found is None:
         theory = _theory(configuration)
         values, source = theory, "theory"
@@ -217,6 +232,14 @@ def panel(configuration: Configuration, found: RunMatrices | None) -> Panel | No
     if theory is None or values is None or len(theory) > MOST_NODES:
         return None
     return Panel(configuration.label, source, values, theory)
+
+
+def _of_program(configuration: Configuration, found: RunMatrices) -> Panel | None:
+    if len(found.measured) > MOST_NODES:
+        return None
+    steps = configuration.row["steps"]
+    per, count = ("run", 1) if pd.isna(steps) or not steps else ("step", int(steps))
+    return Panel(configuration.label, "measured", found.measured / count, None, per)
 
 
 def _theory(configuration: Configuration) -> Matrix | None:

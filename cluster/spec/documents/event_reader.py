@@ -15,7 +15,11 @@ LOG_BYTES = 1 << 28
 
 
 def most_bytes(experiment: Experiment) -> int:
-    """Of one node's event log: 4 MiB, and three times what an honest node writes."""
+    """Of one node's event log: 4 MiB, and three times what an honest node writes.
+
+    How many steps a program makes is not known before."""
+    if experiment.program is not None:
+        return LOG_BYTES
     steps = experiment.epochs * experiment.steps_per_epoch
     boundaries = experiment.epochs * experiment.nodes
     return (4 << 20) + 1024 * (steps + boundaries)

@@ -205,6 +205,27 @@ class Result(Event, kind="result"):
     """Exchanges that this worker has taken part in."""
 
 
+class Operations(Event, kind="operations"):
+    """What the processes of a program on this node called, as far as it could be seen."""
+
+    operations: dict[str, list[Count]] = field(default_factory=dict)
+    """Collective of torch.distributed -> number of calls, and bytes of the tensors that the caller
+    contributed."""
+
+
+class Exited(Event, kind="exited"):
+    """A process of a program has ended."""
+
+    local_rank: Count = 0
+    """Its number on the node, from 0."""
+    code: Count = 0
+    """Exit code; 128 + signal where one ended it."""
+    cpu_s: Amount = 0.0
+    """CPU time of the process and of the children that it waited for."""
+    memory_bytes: Count = 0
+    """The most memory that it had resident."""
+
+
 class Failure(Event, kind="error"):
     """The node gave up."""
 

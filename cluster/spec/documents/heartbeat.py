@@ -37,6 +37,9 @@ class Heartbeat(Document):
     """How the training process ended, 128 + signal where one ended it; null while it runs."""
     cpu_s: Amount = 0.0
     """CPU time of the training process so far."""
+    has_joined: bool | None = None
+    """Whether a program's processes on this node have ever been connected to another node; null for
+    our own training."""
     link: LinkState = LinkState.UP
     """State of eth0: up, down (no carrier, or switched off) or missing."""
     is_unanswered: bool = False

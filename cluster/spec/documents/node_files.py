@@ -21,18 +21,20 @@ SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """Where one node writes. Only rank 0 has a model, only a Horovod run a timeline."""
+    """Where one node writes. Only rank 0 has a model, only a Horovod run a timeline, only a
+    program a working folder."""
 
     events: Path
     log: Path
     heartbeat: Path
     model: Path
     timeline: Path
+    work: Path
 
     @classmethod
     def in_own_folder(cls, folder: Path) -> Self:
         """Fixed names, which are linked to another run's files when that run starts."""
-        names = ("events.jsonl", "node.log", "heartbeat", "consensus.pt", "timeline.json")
+        names = ("events.jsonl", "node.log", "heartbeat", "consensus.pt", "timeline.json", "work")
         return cls(*(folder / name for name in names))
 
     def to_write(self, variables: Mapping[str, str] = os.environ) -> "NodeFiles":

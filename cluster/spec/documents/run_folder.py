@@ -100,7 +100,11 @@ class RunFolder:
     def files_of(self, node: str) -> NodeFiles:
         """What a node writes."""
         paths = self.events_of(node), self.log_of(node), self.heartbeat_of(node)
-        return NodeFiles(*paths, self.model, self.timeline)
+        return NodeFiles(*paths, self.model, self.timeline, self.work_of(node))
+
+    def work_of(self, node: str) -> Path:
+        """What a program left in its working folder; only the user reads it."""
+        return self.path / "work" / node
 
     def node_folders(self) -> list[Path]:
         """The folders with files that nodes write; everything else belongs to the host."""

@@ -347,6 +347,41 @@ class GpuUse(Document):
     """Whether PCIe bytes are estimated from rates, since the driver does not count them."""
 
 
+class ProgramProcess(Document):
+    """One process of a program."""
+
+    node: str
+    """The node's name."""
+    local_rank: Count = 0
+    """Its number on the node, from 0."""
+    exit_code: Count = 0
+    """Exit code; 128 + signal where one ended it."""
+    cpu_s: Amount = 0.0
+    """CPU time, children included."""
+    memory_bytes: Count = 0
+    """The most memory that it had resident."""
+
+
+class Operation(Document):
+    """Calls of one collective of torch.distributed, all processes together."""
+
+    name: str
+    """The function; `all_reduce (DDP)` is what DistributedDataParallel does by itself."""
+    calls: Count
+    """Number of calls."""
+    tensor_bytes: Count
+    """Bytes of the tensors that callers contributed; what is sent depends on the collective."""
+
+
+class Program(Document):
+    """What is known of a user's program beside its traffic."""
+
+    processes: list[ProgramProcess] = field(default_factory=list)
+    """Every process that has ended."""
+    operations: list[Operation] = field(default_factory=list)
+    """Collectives that it called, the largest first."""
+
+
 class Summary(Document):
     """summary.json: one run."""
 
@@ -400,6 +435,8 @@ class Summary(Document):
     """Whether times can be trusted; null in older runs."""
     links: list[MeasuredLink] = field(default_factory=list)
     """Shaped links, as in links.json."""
+    program: Program | None = None
+    """Of a user's program; null for our own training."""
     network_activity_sum: Count | None = None
     """Sum over one reading a second of all bytes sent and received so far: the metric of some
     published tables, not a number of bytes."""

@@ -1,0 +1,1 @@
+"""On the path of users' programs: gradwire_events, and what Python imports before a program."""
