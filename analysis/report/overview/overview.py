@@ -65,7 +65,7 @@ def _columns(targets: Mapping[str, float | None]) -> list[Column]:
         Column("configuration", "configuration", style="left"),
         Column("accuracy", "accuracy", percents()),
         Column("payload sent, all nodes", "train_payload_bytes", bytes_text),
-        Column(f"payload to {aim}", "to_target_bytes", bytes_text),
+        Column(f"payload to {aim}".replace(" %", "\u00a0%"), "to_target_bytes", bytes_text),
         Column("median step", "step_median_s", seconds_text),
         Column("share of communication", "share", percents(0), from_times=True),
         Column("training", "train_s", seconds_text),
