@@ -54,7 +54,8 @@ LIMITED: dict[str, tuple[Step, float, float, str]] = {
     "stopped by its limit alone, as asked for": (step(0.4, 0.1, 0.3, 0.3), 1.0, 0.0, HELD),
     "waited in turn with others, and got its part": (step(0.4, 0.1, 0.3, 0.0), 1.0, 0.0, HELD),
     "got half of its part": (step(0.4, 0.05, 0.35, 0.1), 0.5, 0.5, CONTENDED),
-    "got nine tenths of its part": (step(0.4, 0.09, 0.31, 0.3), 0.9, 0.1, HELD),
+    "got nine tenths of its part": (step(0.4, 0.09, 0.31, 0.3), 0.9, 0.1, CONTENDED),
+    "got 96 % of its part": (step(0.4, 0.096, 0.304, 0.3), 0.96, 0.04, HELD),
     "computes little, at the full speed of a core": (step(0.4, 0.01, 0.0, 0.0), 1.0, 0.0, HELD),
     "computes much of a step at that speed": (step(0.4, 0.03, 0.0, 0.0), 1.0, 0.0, COARSE),
 }

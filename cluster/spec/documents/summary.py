@@ -246,10 +246,10 @@ class Fidelity(Document):
 
     verdict: str
     """`held`: the nodes got the CPU that they wanted. `contended`: a node waited for a core for
-    more than 15 % of its step time, or the hypervisor took more than 15 % of the CPU, so that times
-    allow no conclusion. `coarse`: with time dilation, a node was ahead of its part of a core by
-    more than 15 % of its step time, so that they do not either: steps are too short for this
-    dilation. `unknown`: not recorded."""
+    more than 15 % of its step time (5 % with time dilation), or the hypervisor took more than 15 %
+    of the CPU, so that times allow no conclusion. `coarse`: with time dilation, a node was ahead of
+    its part of a core by more than 15 % of its step time, so that they do not either: steps are too
+    short for this dilation. `unknown`: not recorded."""
     largest_wait_share: Amount | None = None
     """Largest `wait_share` of a node."""
     largest_ahead_share: Amount | None = None
