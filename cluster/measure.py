@@ -29,7 +29,7 @@ from cluster.spec.documents.session_plan import COMPLETED, SessionFolder, Sessio
 from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign
 from cluster.sweep import preview, resume
 from workloads.data.dataset import DataError
 from workloads.data.folders import default_data_dir
@@ -162,7 +162,7 @@ def _prepare_data(experiments: list[Experiment], given: Path | None, progress: P
     """The folder that nodes read; a cache that may be empty where no run takes data."""
     names = [name for e in experiments for name in files_of(e.model, e.dataset)]
     if not names:
-        if given is not None and any(is_own(experiment.dataset) for experiment in experiments):
+        if given is not None and any(is_foreign(experiment.dataset) for experiment in experiments):
             return given
         if given is not None:
             raise SpecError(

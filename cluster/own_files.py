@@ -18,18 +18,20 @@ Options = dict[str, Any]
 def locate(options: Options) -> Options:
     """The options of a run with `folder` and names relative to it; SpecError for a wrong file."""
     files = own_code.files_of(options)
-    if not files or options.get("program") is not None:
+    pretrained = own_code.pretrained_folder(options.get("model"))
+    if options.get("program") is not None or not (files or pretrained):
         return options
     owns = {option: own_code.parse(option, options[option]) for option in files}
     paths = {option: user_folders.find_file(option, own.file) for option, own in owns.items()}
     texts = [own_code.check_source(option, owns[option], paths[option]) for option in files]
+    if pretrained:
+        paths["model"] = user_folders.find_folder("model", pretrained)
     folder = _folder(options.get("folder"), paths)
-    return {
-        **options,
-        **{option: _named(options[option], paths[option], folder) for option in files},
-        "folder": str(folder),
-        "code_sha256": own_code.digest(texts),
-    }
+    named = {option: _named(options[option], paths[option], folder) for option in files}
+    if pretrained:
+        named["model"] = f"hf:{paths['model'].relative_to(folder)}"
+    sha256 = {"code_sha256": own_code.digest(texts)} if texts else {}
+    return {**options, **named, "folder": str(folder), **sha256}
 
 
 def _folder(given: str | None, paths: dict[str, Path]) -> Path:

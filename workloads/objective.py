@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cluster.spec.experiment import Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign, is_own
 from workloads.own.learning import load_loss
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -47,7 +47,7 @@ CROSS_ENTROPY = Objective(
 
 
 def objective_of(spec: Experiment) -> Objective:
-    one_label = is_own(spec.dataset)
+    one_label = is_foreign(spec.dataset)
     if not is_own(spec.loss):
         return replace(CROSS_ENTROPY, one_label=one_label)
     loss = load_loss(spec)

@@ -8,7 +8,7 @@ from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
 from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.experiment import Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign, is_own
 from cluster.spec.strategies import facts_of
 
 USUAL, USUAL_BYTES = "allreduce", 4_000_000
@@ -49,6 +49,6 @@ def _cluster(experiment: Experiment, compute_s: float, cores: int) -> Cluster:
 def _model_bytes(model: str) -> int:
     if model in MODELS:
         return 4 * MODELS[model].parameters
-    if is_own(model):
+    if is_foreign(model):
         return USUAL_BYTES
     return synthetic.parse(model).size_bytes

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign
 
 IMAGES_28 = "images of 1 x 28 x 28"
 IMAGES_32 = "images of 3 x 32 x 32"
@@ -53,7 +53,7 @@ OWN_DATA = DataFacts("a data set of your own", OWN, 0, 10**9, 10**9)
 
 def data_facts(dataset: str) -> DataFacts:
     """Of a data set of the table, or of the user's own."""
-    return OWN_DATA if is_own(dataset) else DATASETS[dataset]
+    return OWN_DATA if is_foreign(dataset) else DATASETS[dataset]
 
 
 @dataclass(frozen=True)

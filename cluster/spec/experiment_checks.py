@@ -20,6 +20,7 @@ from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
 from cluster.spec.outer import parse_outer
+from cluster.spec.own_code import LIBRARY_FORMS
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
 
@@ -78,8 +79,9 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
 
 
 def _may_be_own(option: str, value: Any) -> bool:
-    """Whether a value names a file where the option takes one."""
-    return option in own_code.OPTIONS and own_code.is_own(value)
+    """Whether a value names a file, or what is in a package, where the option takes that."""
+    is_file = option in own_code.OPTIONS and own_code.is_own(value)
+    return is_file or (option in own_code.LIBRARY_FORMS and own_code.is_foreign(value))
 
 
 def _check_own_code(experiment: Experiment) -> None:
@@ -119,10 +121,10 @@ def _check_types(experiment: Experiment) -> None:
 def _check_model(experiment: Experiment) -> None:
     if not own_code.is_own(experiment.loss):
         one_of("loss", experiment.loss, [CROSS_ENTROPY, OWN_FORM])
-    if own_code.is_own(experiment.model):
+    if own_code.is_foreign(experiment.model):
         return
     if not experiment.model.startswith(synthetic.PREFIX):
-        forms = [synthetic.FORM, synthetic.PROFILE_FORM, OWN_FORM]
+        forms = [synthetic.FORM, synthetic.PROFILE_FORM, OWN_FORM, *LIBRARY_FORMS["model"]]
         one_of("model", experiment.model, [*MODELS, *forms])
         return
     _parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
@@ -135,7 +137,7 @@ def _fill_defaults(experiment: Experiment) -> None:
         "average": facts.averages[0],
         "buffers": facts.buffers,
         "local_steps": facts.local_steps,
-        "dataset": None if own_code.is_own(experiment.model) else _fitting(experiment)[0],
+        "dataset": None if own_code.is_foreign(experiment.model) else _fitting(experiment)[0],
     }
     lossy = parse_codec(experiment.compress).lossy
     if lossy:
@@ -150,7 +152,7 @@ def _fill_defaults(experiment: Experiment) -> None:
             _set(experiment, **{name: default})
     if experiment.dataset is None:
         raise SpecError(
-            f"model {experiment.model} needs --dataset: {OWN_FORM}, or one of"
+            f"model {experiment.model} needs --dataset: {OWN_FORM}, torchvision:NAME, or one of"
             f" {', '.join(_fitting(experiment))}"
         )
     if experiment.lr_rule == "auto":
@@ -164,15 +166,15 @@ def _fitting(experiment: Experiment) -> list[str]:
     """The data sets that the model takes; a user's own says nothing of what it takes."""
     if experiment.model.startswith(synthetic.PREFIX):
         return ["none"]
-    if own_code.is_own(experiment.model):
+    if own_code.is_foreign(experiment.model):
         return [name for name in DATASETS if name != "none"]
     return catalogue.fitting(experiment.model)
 
 
 def _check_data(experiment: Experiment) -> None:
     facts, fitting = catalogue.data_facts(experiment.dataset), _fitting(experiment)
-    is_own = own_code.is_own(experiment.dataset) and fitting != ["none"]
-    if experiment.dataset not in fitting and not is_own:
+    is_foreign = own_code.is_foreign(experiment.dataset) and fitting != ["none"]
+    if experiment.dataset not in fitting and not is_foreign:
         raise SpecError(
             f"model {experiment.model} does not fit dataset {experiment.dataset}: it takes"
             f" {DATASETS[fitting[0]].gives}, not {facts.gives}; use --dataset"

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign
 
 OPTIMIZERS = {
     "sgd": "stochastic gradient descent with momentum",
@@ -47,6 +47,6 @@ def ineffective_options(model: str, optimizer: str) -> dict[str, str]:
         found["momentum"] = f"optimizer {optimizer}, {WITHOUT_MOMENTUM[optimizer]}"
     if model.startswith(synthetic.PREFIX):
         found |= dict.fromkeys(LEARNING, f"model {model}, which learns nothing")
-    if not is_own(model) and (model not in MODELS or not MODELS[model].has_buffers):
+    if not is_foreign(model) and (model not in MODELS or not MODELS[model].has_buffers):
         found["buffers"] = f"model {model}, which has no buffers"
     return found

@@ -33,6 +33,31 @@ class Own:
     """A class or function at the top level of the file; of a strategy, `exchange`."""
 
 
+LIBRARIES = {"torchvision": "torchvision", "hf": "transformers"}
+"""Begin of a model's or data set's name -> the package that nodes need for it."""
+LIBRARY_FORMS = {
+    "model": ("torchvision:NAME", "hf:FOLDER"),
+    "dataset": ("torchvision:NAME",),
+}
+
+
+def package_of(value: object) -> str | None:
+    """The package that has the model or data set of this name; None where it is in none."""
+    begin, colon, name = str(value).partition(":")
+    return LIBRARIES.get(begin) if colon and name else None
+
+
+def is_foreign(value: object) -> bool:
+    """Whether a model or data set is none of ours: in a file of the user's, or in a package."""
+    return is_own(value) or package_of(value) is not None
+
+
+def pretrained_folder(model: object) -> str | None:
+    """Of hf:FOLDER, the folder."""
+    begin, _, folder = str(model).partition(":")
+    return folder if begin == "hf" and folder else None
+
+
 def is_own(value: object) -> bool:
     """Whether an option's value names a file, and is no built-in's name."""
     return isinstance(value, str) and value.partition(":")[0].endswith(SUFFIX)
@@ -139,4 +164,7 @@ def as_typed(values: dict[str, object]) -> dict[str, object]:
     """The options of a run with whole paths in place of names in its folder."""
     folder = str(values.get("folder"))
     files = {} if values.get("program") else files_of(values)
-    return {**values, **{option: f"{folder}/{values[option]}" for option in files}}
+    whole = {option: f"{folder}/{values[option]}" for option in files}
+    if pretrained := pretrained_folder(values.get("model")):
+        whole["model"] = f"hf:{folder}/{pretrained}"
+    return {**values, **whole}

@@ -122,6 +122,7 @@ def complete(experiment: Experiment) -> None:
 def refuse_alone(experiment: Experiment) -> None:
     """SpecError for options of programs where there is none."""
     named = own_code.files_of({name: getattr(experiment, name) for name in own_code.OPTIONS})
+    named |= {"model": ""} if own_code.pretrained_folder(experiment.model) else {}
     for option in ("nproc_per_node",) if named else ("folder", "nproc_per_node"):
         default = type(experiment).__dataclass_fields__[option].default
         if getattr(experiment, option) != default:

@@ -324,3 +324,19 @@ def compose(file: Path, *command: str) -> subprocess.CompletedProcess[str]:
         timeout=500,
         env={**os.environ, "COMPOSE_ANSI": "never"},
     )
+
+
+def test_code_of_ones_own_runs_in_containers_and_sends_what_it_says(tmp_path: Path) -> None:
+    examples = PROJECT / "docs" / "examples"
+    net = examples / "net.py"
+    cases = [
+        {"model": "synthetic:4M", "batch_size": "1", "train_size": "30"},
+        {"model": f"{net}:Net", "dataset": f"{net}:load", "train_size": "1920"},
+    ]
+    flags = ("--engine", "docker", "--workers", "3", "--strategy", str(examples / "star.py"))
+    measured = measure(*flags, "--epochs", "1", "--output", str(tmp_path), sweeps=cases)
+    assert measured.code == 0, measured.stderr
+    synthetic, learned = measured.summaries
+    laws.bytes_are_as_predicted(synthetic, 0.01)
+    laws.pairs_are_as_predicted(synthetic, 0.01)
+    assert learned["accuracy"] > 0.5

@@ -98,6 +98,17 @@ def test_a_file_that_is_no_strategy_is_told_with_its_line(lab: Path, text: str, 
         own_files.locate({"strategy": f"{lab}/star.py"})
 
 
+def test_models_and_data_of_packages_are_named(lab: Path) -> None:
+    (resnet,) = planned("--model", "torchvision:resnet50", "--dataset", "torchvision:CIFAR100")
+    assert (resnet.model, resnet.folder) == ("torchvision:resnet50", None)
+    (lab / "bert").mkdir()
+    (bert,) = planned("--model", f"hf:{lab}/bert", "--dataset", f"{lab}/nets/net.py:load")
+    assert (bert.model, bert.dataset, bert.folder) == ("hf:bert", "nets/net.py:load", str(lab))
+    assert own_code.as_typed(bert.to_json())["model"] == f"hf:{lab}/bert"
+    with pytest.raises(SpecError, match="does not exist"):
+        planned("--model", f"hf:{lab}/none", "--dataset", "rte")
+
+
 def test_a_file_is_not_imported_on_the_host(lab: Path) -> None:
     (lab / "star.py").write_text(f"{STAR}\nopen({str(lab / 'trace')!r}, 'w')\n")
     planned("--strategy", f"{lab}/star.py")

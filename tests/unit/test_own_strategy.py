@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,15 @@ def test_a_name_that_is_no_function_is_told(tmp_path: Path) -> None:
     spec = experiment(tmp_path, "Net = 5\n", model="own.py:Net", dataset="mnist")
     with pytest.raises(OwnCodeError, match="cannot be called"):
         load(spec, "model")
+
+
+def test_a_package_that_nodes_lack_is_told_with_how_to_add_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = Experiment(model="hf:bert", dataset="rte", folder=str(tmp_path))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(OwnCodeError, match=re.escape("add it with --requirements FILE")):
+        learning.make_model(spec)
 
 
 MODEL = "from torch import nn\ndef make():\n    return {}\n"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.spec.catalogue import MODELS
 from cluster.spec.experiment import Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign
 from workloads.data.dataset import DataError, Dataset, Say, Sentences, problems, sha256_of
 from workloads.data.fetch import locked
 from workloads.data.folders import folder_of
@@ -50,7 +50,7 @@ def data_name(spec: Experiment) -> str:
 
 def data_folder(spec: Experiment, root: Path) -> Path:
     """The folder that a run reads, in a folder that holds it alone or beside others by name."""
-    if spec.dataset == "none" or is_own(spec.dataset):
+    if spec.dataset == "none" or is_foreign(spec.dataset):
         return root
     if weights_of(spec.model) is None:
         return folder_of(DATASETS[str(spec.dataset)], root)
@@ -60,7 +60,7 @@ def data_folder(spec: Experiment, root: Path) -> Path:
 
 def is_complete(spec: Experiment, root: Path) -> bool:
     """Are all files that a run reads there, each verified?"""
-    if spec.dataset == "none" or is_own(spec.dataset):
+    if spec.dataset == "none" or is_foreign(spec.dataset):
         return True
     folder = data_folder(spec, root)
     if weights_of(spec.model) is not None:

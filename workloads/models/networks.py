@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from cluster.spec import synthetic
 from cluster.spec.experiment import Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign
 from workloads.data.tokens import WEIGHTS, data_folder, weights_of
 from workloads.models.bert import BASE_CASED, MINILM, Bert, load_pretrained
 from workloads.models.gpt import SMALL, TINY, Gpt
@@ -63,7 +63,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 def model_of(spec: Experiment, data_root: Path) -> nn.Module:
     """The model of a run: one of the table, or the user's own."""
-    if is_own(spec.model):
+    if is_foreign(spec.model):
         return learning.make_model(spec)
     return make_model(spec.model, spec.seed, data_folder(spec, data_root), spec.slowdown)
 

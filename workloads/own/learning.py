@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from cluster.spec.experiment import Experiment
-from cluster.spec.own_code import is_own
+from cluster.spec.own_code import is_foreign, is_own
 from workloads.data.samples import Rows, Samples, read_samples
+from workloads.own import libraries
 from workloads.own.loading import OwnCodeError, load
 
 EXPECTED = "(train, test), each (inputs, labels) as tensors or a torch Dataset of such samples"
@@ -27,7 +28,11 @@ EXPECTED = "(train, test), each (inputs, labels) as tensors or a torch Dataset o
 def make_model(spec: Experiment) -> nn.Module:
     """Its random weights are those of the run's seed."""
     torch.manual_seed(spec.seed)
-    model = load(spec, "model")()
+    made = load(spec, "model")() if is_own(spec.model) else libraries.make_model(spec)
+    return _checked(made, spec)
+
+
+def _checked(model: object, spec: Experiment) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise OwnCodeError(f"{spec.model} gave {_kind(model)}, not a torch.nn.Module")
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
@@ -54,9 +59,12 @@ def samples_of(spec: Experiment, data_root: Path) -> Samples:
 
     Inputs of a Dataset are read when they are needed.
     """
-    if not is_own(spec.dataset):
+    if not is_foreign(spec.dataset):
         return read_samples(spec, data_root)
-    returned = load(spec, "dataset")()
+    if is_own(spec.dataset):
+        returned = load(spec, "dataset")()
+    else:
+        returned = libraries.open_dataset(spec, data_root)
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise OwnCodeError(f"{spec.dataset} gave {_kind(returned)}, not {EXPECTED}")
     train, test = (_part(part, spec.dataset) for part in returned)

@@ -13,6 +13,8 @@ from cluster.spec import own_code
 from cluster.spec.experiment import Experiment
 from workloads.program.command import packages
 
+PACKAGES = "GRADWIRE_PACKAGES"
+
 
 class OwnCodeError(Exception):
     """A mistake in the user's own file; the message is one line and names the file."""
@@ -34,9 +36,17 @@ def module_of(spec: Experiment, option: str) -> ModuleType:
     return import_file(Path(spec.folder), own_code.parse(option, getattr(spec, option)).file)
 
 
+def add_packages() -> None:
+    """Make the packages of --requirements importable, where there are any."""
+    folder = os.environ.get(PACKAGES)
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+
+
 @cache
 def import_file(folder: Path, file: str) -> ModuleType:
     """Imported once, as a script is: modules beside it are found first."""
+    add_packages()
     path = folder / file
     sys.path[:0] = [str(path.parent), *packages(os.environ)]
     name = f"own_{path.stem}"
