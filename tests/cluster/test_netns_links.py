@@ -96,7 +96,7 @@ def test_a_round_of_the_default_model_takes_at_least_its_bound(tmp_path: Path) -
 
     The node that begins first receives everything afterwards; for the other, some may wait already.
     """
-    flags = ("--workers", "2", "--train-size", "200", "--link", "100mbit", *STEP)
+    flags = ("--workers", "2", "--train-size", "200", "--link", "100mbit", "--dilation", "1", *STEP)
     strategies = ("--strategy", "allreduce,gather-scatter,pairwise")
     measured = measure(*NETNS, *flags, *strategies, "--output", str(tmp_path))
     assert measured.code == 0, measured.stderr
@@ -137,6 +137,7 @@ def with_another_tc(script: str, bottleneck: str, folder: Path) -> Measured:
     (binaries / "tc").chmod(0o755)
     prefix = ("env", f"PATH={binaries}:{os.environ['PATH']}")
     flags = ("--workers", "3", "--bottleneck", bottleneck, "--train-size", "60", *STEP)
+    flags += ("--dilation", "1")  # tc is asked for the rates above
     measured = measure(*NETNS, *flags, "--output", str(output), prefix=prefix)
     assert measured.code == 1, measured.stderr
     (summary,) = measured.summaries
