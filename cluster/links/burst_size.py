@@ -3,13 +3,13 @@
 A token bucket passes what has gathered in it (the burst) at once, and then the rate. A message no
 larger than the burst never feels the link; one of M bytes takes (M - burst) / rate. The burst is
 therefore small: 1 ms at the rate, at least 4 frames (12.5 kB at 100 Mbit/s). It has to cover how
-late a timer of the kernel fires: some hundredths of a millisecond with high-resolution timers, a
-whole tick (4 ms at 250 Hz) without.
+late a timer of the kernel fires: a whole tick (4 ms at 250 Hz) without high-resolution timers.
 
 The kernel hands TCP's data down in packets of up to 64 KiB. A bucket cuts packets that are larger
-than its burst into frames, which costs four times the CPU and makes the receiver acknowledge every
-second frame: 2 % of a link that is full both ways. So a node's packets are limited to half of the
-burst: one that needs a full bucket would lose the tokens that arrive while it waits.
+than its burst into frames. For two nodes at 100 Mbit/s both ways that took 0.28 of a core, without
+it 0.01; and the receiver acknowledges every second frame, 2 % of a link that is full both ways. So
+a node's packets are limited to half of the burst: one that needs a full bucket would lose the
+tokens that arrive while it waits.
 
 Above 300 Mbit/s cutting takes most of a core, and a busy host is late by more than 1 ms: with 1 ms,
 1 Gbit/s measured 907 Mbit/s at a load of 20. There the burst is 4 ms and a largest packet of any

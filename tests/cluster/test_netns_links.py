@@ -137,8 +137,8 @@ def with_another_tc(script: str, bottleneck: str, folder: Path) -> Measured:
     (binaries / "tc").chmod(0o755)
     prefix = ("env", f"PATH={binaries}:{os.environ['PATH']}")
     flags = ("--workers", "3", "--bottleneck", bottleneck, "--train-size", "60", *STEP)
-    flags += ("--dilation", "1")  # tc is asked for the rates above
-    measured = measure(*NETNS, *flags, "--output", str(output), prefix=prefix)
+    rates_as_written = ("--dilation", "1")
+    measured = measure(*NETNS, *flags, *rates_as_written, "--output", str(output), prefix=prefix)
     assert measured.code == 1, measured.stderr
     (summary,) = measured.summaries
     assert (summary["status"], summary["steps"]) == ("failed", 0)
