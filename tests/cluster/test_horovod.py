@@ -24,6 +24,7 @@ from tests.measuring import (
     start,
     worker_processes,
 )
+from tests.program_laws import PROGRAMS, THEORY
 
 pytestmark = pytest.mark.usefixtures("horovod")
 COMMON = (
@@ -152,3 +153,17 @@ def test_a_killed_worker_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     assert "node1 was ended by SIGKILL" in measured.summaries[0]["error"]
     assert (folder / "events" / "node1.jsonl").exists()
     assert gone(lambda: processes_of(tmp_path))
+
+
+def test_horovods_usual_script_sends_what_theory_says(tmp_path: Path) -> None:
+    """Without control traffic; parameters and the optimizer's momentum are broadcast first."""
+    program, workers, model_bytes, steps = PROGRAMS / "horovod_mnist.py", 2, 683_160, 40
+    flags = ("--engine", "netns", "--workers", str(workers), "--output", str(tmp_path / "runs"))
+    command = f"{program} --samples {steps * workers * 32}"
+    measured = measure(*flags, "--launcher", "horovod", "--program", command)
+    assert measured.code == 0, measured.stderr
+    (summary,) = measured.summaries
+    assert summary["steps"] == steps
+    sent = summary["per_step"]["sent_mean_bytes"] * steps * workers
+    theory = (2 * steps + 2) * (workers - 1) * model_bytes
+    assert abs(sent / theory - 1) < THEORY

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.measuring import measure
+from tests.measuring import PROJECT, measure
 from tests.program_laws import PROGRAMS, programs_agree
 
 NETNS = ("--engine", "netns")
@@ -39,6 +40,24 @@ def test_a_program_tells_its_steps_and_leaves_its_files_in_the_run_folder(tmp_pa
         if (event := json.loads(line))["event"] == "step"
     ]
     assert steps == [1 / (k + 1) for k in range(5)]
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    (script,) = re.findall(
+        r"```python\n(import torch\n.*?)```",
+        (PROJECT / "docs" / "your-own-program.md").read_text(),
+        re.DOTALL,
+    )
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    (folder / "train.py").write_text(script)
+    tmp_path.chmod(0o755)
+    flags = (*NETNS, "--workers", "3", "--output", str(tmp_path / "runs"))
+    measured = measure(*flags, "--program", str(folder / "train.py"))
+    assert measured.code == 0, measured.stderr
+    (summary,) = measured.summaries
+    assert summary["steps"] == 20
+    assert f"{summary['per_step']['sent_mean_bytes'] / 1e6:.2f}" == "1.37"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from workloads.program.report import NodeReport
 
 CONTROL_S = 0.02
 """How often control traffic is looked for, with launchers that have any."""
-LOOK_S = 0.1
+LOOK_S = 0.25
 """How often open connections are read, and what processes told."""
 LOG_TAIL = 20_000
 ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)\b.*")

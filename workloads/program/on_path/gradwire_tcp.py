@@ -50,19 +50,22 @@ def read_connection(descriptor: int) -> tuple[str, str, int, int, int] | None:
 
 def _count(connection: _socket.socket) -> tuple[int, int, int]:
     """Bytes sent, received, retransmitted. What is acknowledged between the readings of the two
-    parts of bytes sent would be in neither: then they are read again."""
-    before = -1
+    parts of bytes sent would be in both or in neither: they are read until nothing was."""
+    counted = _read_info(connection)
     for _ in range(TRIES):
-        queued = _send_queue(connection)
-        info = connection.getsockopt(_socket.IPPROTO_TCP, _socket.TCP_INFO, 256)
-        counted = parse_tcp_info(info)
-        if counted is None:
-            raise UncountedError
-        acknowledged, received, retransmitted = counted
-        if acknowledged == before:
+        before, queued = counted, _send_queue(connection)
+        counted = _read_info(connection)
+        if counted[0] == before[0]:
             break
-        before = acknowledged
-    return acknowledged + queued, received, retransmitted
+    return before[0] + queued, *counted[1:]
+
+
+def _read_info(connection: _socket.socket) -> tuple[int, int, int]:
+    info = connection.getsockopt(_socket.IPPROTO_TCP, _socket.TCP_INFO, 256)
+    counted = parse_tcp_info(info)
+    if counted is None:
+        raise UncountedError
+    return counted
 
 
 def parse_tcp_info(info: bytes) -> tuple[int, int, int] | None:
