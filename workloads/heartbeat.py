@@ -39,7 +39,7 @@ class Pulse:
         self._events, self._stack_request = str(files.events), str(folder.stack_request)
         self._file = os.open(files.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
-        self._is_program = folder.read_experiment().program is not None
+        self._is_program = folder.spec.exists() and folder.read_experiment().program is not None
         self._has_joined = self._is_asked = False
         self._has_link = read_link() == LinkState.UP
         self._events_bytes = -1
