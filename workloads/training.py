@@ -16,6 +16,7 @@ from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from cluster.spec.own_code import is_own
+from workloads.comm.exchanger import bucket_bytes
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import wire_bytes
 from workloads.comm.peers import Preparation, enter_phase
@@ -67,6 +68,7 @@ def train(
             workers_on_host=log.workers_on_host,
             segment_bytes=full_segment_bytes(1 < log.workers_on_host == spec.workers),
             model_bytes=model_bytes,
+            bucket_bytes=bucket_bytes(flat, spec),
             buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
             parameters=flat.parameter_count,
             labels=shard.label_counts(),

@@ -129,9 +129,10 @@ def exchange_of(cluster: Cluster) -> Exchange:
 @functools.cache
 def _exchange_of(strategy: str, workers: int, passes: int | None, schedule: str | None) -> Exchange:
     """Messages are those of a full group: on the ring schedule the first group is full."""
-    setting = Setting(workers=workers, model_bytes=1, passes=passes, schedule="ring")
+    unit = 10**6
+    setting = Setting(workers=workers, model_bytes=unit, passes=passes, schedule="ring")
     messages = facts_of(strategy).messages(0, setting)
-    path, unit = path_bytes(messages), 10**6
+    path = path_bytes(messages) / unit
     setting = Setting(workers=workers, model_bytes=unit, passes=passes, schedule=schedule)
     predicted = predict(strategy, setting, ROUNDS if passes else 1)
     by_node = [
@@ -141,8 +142,8 @@ def _exchange_of(strategy: str, workers: int, passes: int | None, schedule: str 
     return Exchange(
         steps=step_count(messages),
         path=float(path),
-        leaves=len(leaves(messages)) if any(flow.pipelined for flow in messages) else 0,
-        pauses=path > busiest_bytes(messages),
+        leaves=len(leaves(messages)) if any(flow.parts > 1 for flow in messages) else 0,
+        pauses=path > busiest_bytes(messages) / unit,
         sent_mean=predicted.sent_mean / unit,
         busiest=max(predicted.sent_max, predicted.received_max) / unit,
         handled_most=max(by_node),

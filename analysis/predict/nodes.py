@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.spec.schedules.messages import CHUNKS, LEAST_CHUNK_BYTES
-
 Floats = NDArray[np.float64]
 
 MOST_PARTS = 4096
@@ -56,9 +54,9 @@ class Timeline:
         return float(ends[-1] - begin) / (len(ends) - first)
 
 
-def chunk_count(size: float, steps: int) -> int:
-    """Of a pipelined message; in many steps their number hardly matters, and fewer are quicker."""
-    return max(1, min(CHUNKS, MOST_PARTS // steps, math.ceil(size / LEAST_CHUNK_BYTES)))
+def chunk_count(parts: int, steps: int) -> int:
+    """Parts that are simulated; in many steps their number hardly matters: fewer are quicker."""
+    return max(1, min(parts, MOST_PARTS // steps))
 
 
 def waits_for_receiver(size: float) -> bool:

@@ -72,7 +72,7 @@ def _exchange(
         list(flow.destinations),
         float(flow.message_bytes),
     )
-    chunks = chunk_count(size, flow.count) if flow.pipelined else 1
+    chunks = chunk_count(flow.parts, flow.count)
     start = (
         np.maximum(ready[sources], ready[destinations])
         if waits_for_receiver(size)

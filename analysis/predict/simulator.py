@@ -4,7 +4,7 @@ A node computes, then takes part in the round's messages as its message schedule
 again when all of its messages of the round have arrived or left. Messages share links fairly
 (max-min): each is limited by what its sender's link has to give, what its receiver's link takes,
 and what the host copies for all nodes together. A message that waits for others (Message.waits_for)
-starts `message_s` after the last of them has arrived; a pipelined one does so chunk by chunk.
+starts `message_s` after the last of them has arrived; one with parts does so part by part.
 
 Several rounds are simulated as one: a node that is late in one round is late for its partners of
 the next, while others go on.
@@ -176,7 +176,7 @@ class _Plan:
         gates: dict[tuple[Any, ...], _Gate] = {}
         for place, message in enumerate(messages):
             size = float(message.bytes)
-            chunks = chunk_count(size, steps) if message.pipelined else 1
+            chunks = chunk_count(message.parts, steps)
             ready = {message.source}
             if waits_for_receiver(size):
                 ready.add(message.destination)

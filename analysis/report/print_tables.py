@@ -19,6 +19,7 @@ COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("accuracy", "accuracy", percents()),
     ("sent", "sent_per_step_bytes", functools.partial(bytes_text, digits=4)),
     ("predicted", "predicted_per_step_bytes", functools.partial(bytes_text, digits=4)),
+    ("framing", "predicted_framing_per_step_bytes", functools.partial(bytes_text, digits=4)),
     ("ratio", "sent_over_predicted", "{:.3f}".format),
     ("per step", "step_median_s", seconds_text),
     ("counters", "counters_largest_difference", percents(3)),

@@ -15,6 +15,7 @@ from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Schedule
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
+from cluster.spec.launchers import LAUNCHERS, TORCH_PEERS
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import RecordedSchedule
@@ -99,6 +100,7 @@ class RecordedRun:
             passes=experiment.passes,
             schedule=experiment.schedule,
             seed=experiment.seed,
+            bucket_bytes=tuple(hello.bucket_bytes),
             buffers=str(experiment.buffers),
             buffer_bytes=hello.buffer_bytes,
         )
@@ -128,6 +130,14 @@ class RecordedRun:
             return None
         strategy, recorded = self.experiment.strategy, self.recorded_schedule
         return theory.predict(strategy, self.setting(hello), max(rounds, 1), recorded)
+
+    def predict_framing(self, hello: Hello, rounds: int) -> theory.Prediction | None:
+        """What the library adds to it, mean over these rounds; None where that is not known."""
+        experiment = self.experiment
+        by_gloo = LAUNCHERS[experiment.launcher].peers == TORCH_PEERS and not experiment.gpu
+        if not by_gloo or not facts_of(experiment.strategy).has_schedule:
+            return None
+        return theory.predict_framing(experiment.strategy, self.setting(hello), max(rounds, 1))
 
 
 def _crossed_again(log: NodeLog, payload: int) -> int | None:

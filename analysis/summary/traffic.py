@@ -87,7 +87,10 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     per_round = run.predict(hello, rounds)
     measured_mean = fmean(measured[: experiment.workers])
     predicted_mean = per_round.sent_mean * rounds / steps if per_round else None
-    ratio = round(measured_mean / predicted_mean, 5) if predicted_mean else None
+    framing = run.predict_framing(hello, rounds)
+    framing_mean = framing.sent_mean * rounds / steps if framing else None
+    whole = (predicted_mean or 0.0) + (framing_mean or 0.0)
+    ratio = round(measured_mean / whole, 5) if predicted_mean else None
     if experiment.gpu and ratio is not None and ratio < ALL_CROSSED:
         ratio = None
     by_workers = [n for n in run.retransmitted[: experiment.workers] if n is not None]
@@ -98,6 +101,7 @@ def per_step(run: RecordedRun) -> summary.PerStep:
         sent_max_bytes=round(max(measured), 1),
         predicted_mean_bytes=None if predicted_mean is None else round(predicted_mean, 1),
         predicted_max_bytes=round(per_round.sent_max * rounds / steps, 1) if per_round else None,
+        predicted_framing_bytes=None if framing_mean is None else round(framing_mean, 1),
         ratio=ratio,
         retransmitted_mean_bytes=round(fmean(by_workers) / steps, 1) if is_counted else None,
         retransmitted_by_busiest_bytes=None if by_busiest is None else round(by_busiest / steps, 1),

@@ -39,6 +39,7 @@ COLUMNS = {
     **{name: name for name in ("model_bytes", "steps", "rounds")},
     "sent_per_step_bytes": "per_step.sent_mean_bytes",
     "predicted_per_step_bytes": "per_step.predicted_mean_bytes",
+    "predicted_framing_per_step_bytes": "per_step.predicted_framing_bytes",
     "sent_over_predicted": "per_step.ratio",
     "busiest_sent_per_step_bytes": "per_step.sent_max_bytes",
     "busiest_predicted_per_step_bytes": "per_step.predicted_max_bytes",

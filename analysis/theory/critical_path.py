@@ -16,7 +16,7 @@ from cluster.spec.strategies import facts_of
 
 def path_bytes(messages: Messages) -> Amount:
     """Bytes that pass one link after the other before the round has ended."""
-    if any(flow.pipelined for flow in messages):
+    if any(flow.parts > 1 for flow in messages):
         return busiest_bytes(messages)
     if _never_waits(messages):
         return max((flow.pair_bytes for flow in messages), default=0)

@@ -3,7 +3,12 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from analysis.theory.predicted_bytes import Prediction, lower_bound_s, predict
+from analysis.theory.predicted_bytes import (
+    Prediction,
+    lower_bound_s,
+    predict,
+    predict_framing,
+)
 from cluster.observe.units import bytes_text, seconds_text
 from cluster.spec.codecs import HALVES
 from cluster.spec.command_line import Parser, argument
@@ -29,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python3 -m analysis.theory",
         description="Predict the bytes each worker sends in a round, payload only, by strategy.",
         epilog="sent, received   by a worker in a round: mean over workers and rounds\n"
+        "framing          what Gloo adds to that, sent by a worker: 144 bytes for every message\n"
         "busiest          what the busiest node sends or receives; a server is a node too\n"
         "x M              sent, in units of the model's bytes\n"
         "least mean       bound of the mean time of a round on such links: the busiest link's\n"
@@ -79,8 +85,8 @@ def _table(args: argparse.Namespace) -> Iterator[str]:
     yield f"N = {args.workers} {workers}, M = {small:,} bytes"
     yield ""
     yield (
-        f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'received':>11}"
-        f"{'busiest':>11}{'x M':>11}"
+        f"{'strategy':<18}{'passes':>6}  {'schedule':<12}{'sent':>11}{'framing':>11}"
+        f"{'received':>11}{'busiest':>11}{'x M':>11}"
         + (f"{'least mean':>11}" if args.link or args.bottleneck else "")
     )
     for strategy, facts in STRATEGIES.items():
@@ -108,7 +114,8 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
     )
     predicted = predict(strategy, setting, rounds)
     busiest = max(predicted.sent_max, predicted.received_max)
-    columns = (predicted.sent_mean, predicted.received_mean, busiest)
+    framing = predict_framing(strategy, setting, rounds)
+    columns = (predicted.sent_mean, framing.sent_mean, predicted.received_mean, busiest)
     return (
         f"{strategy:<18}{passes or '':>6}  {schedule:<12}"
         + "".join(f"{bytes_text(value, 4):>11}" for value in columns)

@@ -62,7 +62,17 @@ def find_extras(summaries: Sequence[Summary]) -> list[str]:
 def headings(options: Sequence[str], extras: Sequence[str] = ()) -> list[str]:
     return [
         *("strategy", "workers", "passes", *(option.replace("_", " ") for option in options)),
-        *("accuracy", "sent", "predicted", "ratio", "sent in all", "per step", *extras, "status"),
+        *(
+            "accuracy",
+            "sent",
+            "predicted",
+            "framing",
+            "ratio",
+            "sent in all",
+            "per step",
+            *extras,
+            "status",
+        ),
     ]
 
 
@@ -79,6 +89,7 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         _show(summary.accuracy, percent_text),
         _show(per_step.sent_mean_bytes, bytes_text),
         _show(per_step.predicted_mean_bytes, bytes_text),
+        _show(per_step.predicted_framing_bytes, bytes_text),
         _show(per_step.ratio, lambda ratio: f"{ratio:.3f}"),
         _show(sent_bytes, lambda count: bytes_text(count / workers)),
         _show(summary.seconds.step_median_s if summary.seconds else None, seconds_text),

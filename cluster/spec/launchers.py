@@ -41,6 +41,7 @@ class Launcher:
 HOROVOD_HAS = ("single", "allreduce", "allgather", "gather-scatter", "pairwise", "local-sgd")
 """The functions of workloads/launchers/horovod_exchange.py."""
 HOROVOD_OFFERS = "it carries only Horovod's own all-reduce, all-gather and all-to-all"
+TORCH_PEERS = "workloads.launchers.torch_peers"
 HOROVOD_PEERS = "workloads.launchers.horovod_peers"
 HOROVOD_REFUSES = {
     "compress=bf16": "which halves numbers to fp16 only",
@@ -50,7 +51,7 @@ HOROVOD_REFUSES = {
 LAUNCHERS: dict[str, Launcher] = {
     "torch": Launcher(
         summary="torch.distributed, on Gloo",
-        peers="workloads.launchers.torch_peers",
+        peers=TORCH_PEERS,
         image="worker",
         refuses={"timeline": "which has none; Horovod has"},
     ),

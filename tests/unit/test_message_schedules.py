@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.theory.critical_path import path_bytes
+from analysis.theory.predicted_bytes import predict_framing
 from cluster.spec.schedules.messages import (
     Amount,
     Flow,
@@ -15,6 +16,7 @@ from cluster.spec.schedules.messages import (
     Messages,
     Setting,
     each_message,
+    framing,
     step_count,
 )
 from cluster.spec.schedules.pairwise import SCHEDULES
@@ -155,12 +157,34 @@ def test_no_round_is_shorter_than_its_longest_chain_of_messages(
     strategy: str, workers: int
 ) -> None:
     found = facts_of(strategy).messages(0, setting(strategy, workers))
-    if not any(flow.pipelined for flow in found):
+    if not any(flow.parts > 1 for flow in found):
         assert path_bytes(found) >= arrivals(each_message(found))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_message_of_the_library_adds_144_bytes(strategy: str, workers: int) -> None:
+    large = replace(setting(strategy, workers), model_bytes=10**6)
+    found = facts_of(strategy).messages(0, large)
+    parts = sum(flow.parts * flow.count * len(flow.sources) for flow in found)
+    assert sum(flow.pair_bytes * len(flow.sources) for flow in framing(found)) == 144 * parts
+
+
+def test_an_all_reduce_cuts_its_pieces_in_two_and_a_star_in_chunks() -> None:
+    def sent(strategy: str, size: int, *buckets: int) -> float:
+        found = Setting(workers=4, model_bytes=size, bucket_bytes=buckets)
+        return predict_framing(strategy, found).sent_mean
+
+    assert sent("allreduce", 87_040) == 144 * 12
+    assert sent("allreduce", 40 * 2**20) == 144 * 60  # ten parts of 1 MiB to a piece
+    assert sent("ring", 87_040) == 144 * 6
+    assert sent("gather-scatter", 87_040) == 144 * 3 * 1.5  # three chunks
+    assert sent("allreduce", 87_040, 40_000, 47_040) == 144 * 24
 
 
 def test_a_star_that_is_not_pipelined_gathers_before_it_scatters() -> None:
     up = Flow((1, 2, 3), (0, 0, 0), SIZE)
     down = Flow((0, 0, 0), (1, 2, 3), SIZE, step=1)
     assert path_bytes((up, down)) == 6 * SIZE
-    assert path_bytes(facts_of("gather-scatter").messages(0, setting("allreduce", 4))) == 3 * SIZE
+    large = Setting(workers=4, model_bytes=10**6)
+    assert path_bytes(facts_of("gather-scatter").messages(0, large)) == 3 * 10**6

@@ -36,19 +36,21 @@ class Bucket:
 
 
 def split_into_buckets(
-    parts: Sequence[Sequence[int]], item_bytes: Sequence[int], size_bytes: int | None
+    parts: Sequence[Sequence[int]], item_bytes: Sequence[int], *size_bytes: int | None
 ) -> list[Bucket]:
     """Buckets of at least `size_bytes`; one per tensor for 0, one per part for None.
 
-    `parts` are the offsets of each part's tensors, and the end of its last one.
+    `parts` are the offsets of each part's tensors, and the end of its last one. Of several sizes
+    the first are those of the first buckets, and the last of all others.
     """
-    buckets = []
+    buckets: list[Bucket] = []
     for index in reversed(range(len(parts))):
         offsets = parts[index]
         last = len(offsets) - 1
         for first in range(last - 1, -1, -1):
             bucket_bytes = (offsets[last] - offsets[first]) * item_bytes[index]
-            if first == 0 or (size_bytes is not None and bucket_bytes >= size_bytes):
+            least = size_bytes[min(len(buckets), len(size_bytes) - 1)]
+            if first == 0 or (least is not None and bucket_bytes >= least):
                 buckets.append(Bucket(index, offsets[first], offsets[last], range(first, last)))
                 last = first
     return [bucket for bucket in buckets if bucket.end > bucket.start]

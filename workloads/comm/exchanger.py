@@ -3,6 +3,7 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
+from cluster.spec.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from workloads.comm.buckets import MIB, Bucket, bucket_count, split_into_buckets
 from workloads.comm.flat import FlatModel
@@ -22,6 +23,25 @@ def make_buckets(flat: FlatModel, spec: Experiment) -> list[Bucket]:
     offsets = [part.offsets for part in flat.parts]
     item_bytes = [part.parameters.element_size() for part in flat.parts]
     return split_into_buckets(offsets, item_bytes, size_bytes)
+
+
+def bucket_bytes(flat: FlatModel, spec: Experiment) -> list[int]:
+    """Of the buckets of a run as they are sent; torch's DistributedDataParallel makes its own."""
+    buckets = ddp_buckets(flat, spec) if spec.strategy == "ddp" else make_buckets(flat, spec)
+    codec = parse_codec(spec.compress)
+    if codec.name == "none":
+        items = [flat.parts[bucket.part].parameters.element_size() for bucket in buckets]
+        return [(b.end - b.start) * item for b, item in zip(buckets, items, strict=True)]
+    return [codec.encoded_bytes(bucket.end - bucket.start) for bucket in buckets]
+
+
+def ddp_buckets(flat: FlatModel, spec: Experiment) -> list[Bucket]:
+    """As DistributedDataParallel makes them after its first step (torch 2.13)."""
+    given = spec.bucket_mb
+    limits = (MIB, 25 * MIB) if given is None else (round(given * MIB),)
+    offsets = [part.offsets for part in flat.parts]
+    item_bytes = [part.parameters.element_size() for part in flat.parts]
+    return split_into_buckets(offsets, item_bytes, *limits)
 
 
 class Exchanger:

@@ -19,6 +19,7 @@ COLUMNS = [
     Column("learning rate", "full_lr", "{:.3g}".format),
     Column("sent per worker and step", "sent_per_step_bytes", four_digits),
     Column("predicted", "predicted_per_step_bytes", four_digits),
+    Column("framing", "predicted_framing_per_step_bytes", four_digits),
     Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
     Column("sent in training, all nodes", "train_sent_bytes", bytes_text),
     Column("median step", "step_median_s", seconds_text),

@@ -41,15 +41,15 @@ LINKS = [
 NOTE = (
     f"Criteria: counters within {percent_text(COUNTERS_AGREE, 0)} of each other; received within"
     f" {percent_text(COUNTERS_AGREE, 0)} of sent; payload within {percent_text(THEORY_AGREES, 0)}"
-    f" of theory ({percent_text(SMALL_AGREES, 0)} for models under 1 MB, whose messages carry more"
-    " framing), without what TCP retransmitted; links within"
+    f" of theory and framing ({percent_text(SMALL_AGREES, 0)} for models under 1 MB), without what"
+    " TCP retransmitted; links within"
     f" {percent_text(LINKS_AGREE, 0)} of their target rate, measured with real TCP before training."
     " The worker reads its own interface at every phase boundary. The host reads the kernel's"
     " counters: in Docker containers of the same interface, so that agreement shows that no byte"
     " was missed, not that the count is right; with network namespaces of the switch's ports, which"
-    " count by themselves. Docker's API reads the same interface, too. A run with many small"
-    " messages may exceed theory: the communication library's framing is measured but not"
-    " predicted."
+    " count by themselves. Docker's API reads the same interface, too. Framing is what"
+    " the communication library adds to its messages; Horovod's and NCCL's is not predicted, and"
+    " neither is Gloo's in runs recorded before 2026-11-18."
 )
 
 

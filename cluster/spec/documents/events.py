@@ -67,6 +67,9 @@ class Hello(Event, kind="hello"):
     """Payload of a full TCP segment on this node's interfaces."""
     model_bytes: Count = 0
     """Bytes of the model as it is sent, after compression; 0 for a server."""
+    bucket_bytes: list[Count] = field(default_factory=list)
+    """Bytes, as they are sent, of the pieces in which the model is exchanged one after the other;
+    empty where it is one piece, and where the launcher decides."""
     buffer_bytes: Count = 0
     """Bytes of the model's buffers, such as batch-norm statistics."""
     parameters: Count | None = None

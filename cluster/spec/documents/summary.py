@@ -94,10 +94,14 @@ class PerStep(Document):
     """Predicted payload, mean over workers."""
     predicted_max_bytes: Amount | None = None
     """Predicted payload of the busiest node."""
+    predicted_framing_bytes: Amount | None = None
+    """Predicted bytes that the library adds to its messages (Gloo, 144 for each), mean over
+    workers; null where they are not known (Horovod, NCCL)."""
     ratio: float | None = None
-    """Measured over predicted: sent_mean_bytes / predicted_mean_bytes. 1 is exactly as predicted;
-    above 1 is protocol framing and what TCP sent again. Null where nothing is predicted, and where
-    GPUs exchanged past the interfaces that are counted."""
+    """Measured over predicted: sent_mean_bytes / (predicted_mean_bytes + predicted_framing_bytes).
+    1 is exactly as predicted; above 1 is what TCP sent again, and framing where it is not
+    predicted. Runs recorded before 2026-11-18 have no framing in it. Null where nothing is
+    predicted, and where GPUs exchanged past the interfaces that are counted."""
     retransmitted_mean_bytes: float | None = None
     """Of the measured payload, what crossed the wire again (retransmitted by TCP, without what the
     node's own queue dropped before it left) at most, mean over workers."""

@@ -7,8 +7,8 @@ the traffic matrix, bounds, the critical path, who waits for whom (analysis/theo
 Steps. Every message has a step, and a rank sends its messages in the order of their steps. A
 message that leaves rank r at step k waits for all messages that reach r at steps before k, and for
 nothing else: two messages of one rank with no arrival between them leave at the same time and
-share the link. A pipelined message is cut into chunks, and each chunk waits only for the same
-chunk of the messages that the message depends on.
+share the link. A message may be cut into parts: each part waits only for the same part of the
+messages that the message depends on, so that rounds flow like a pipeline.
 
 The building blocks, for M bytes:
 
@@ -23,15 +23,15 @@ The building blocks, for M bytes:
             step; results go down, to all children at once. Both chunk by chunk, at the same time
 
 Equal messages are stored as one flow with a count: a ring of 1,024 is one flow of 2,046 steps. Not
-modelled: packet headers, framing, acknowledgements, and pieces of unequal size where M/g is not
-whole.
+modelled: packet headers, acknowledgements, and pieces of unequal size where M/g is not whole. What
+the library adds to every part (framing) is a message schedule of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from cluster.spec.codecs import parse_codec, takes_two_phases
 from cluster.spec.schedules.consensus import resolve
@@ -54,6 +54,8 @@ class Setting:
     buffers: str = "local"
     """What happens to buffers such as batch-norm statistics: see strategies.BUFFERS."""
     buffer_bytes: int = 0
+    bucket_bytes: tuple[int, ...] = ()
+    """Of the pieces in which the model is exchanged one after the other; empty: it is one piece."""
     order: tuple[int, ...] | None = None
     """With Horovod, whose collectives follow ranks of its own: our rank of each of its ranks."""
 
@@ -66,6 +68,15 @@ class Setting:
     def exchanged_bytes(self) -> int:
         """Of one worker in a round: averaged buffers are exchanged with the model."""
         return self.model_bytes + (self.buffer_bytes if self.buffers == "average" else 0)
+
+    @property
+    def by_bucket(self) -> list[Self]:
+        """The setting of each piece; buffers go with the last."""
+        if len(self.bucket_bytes) < 2:
+            return [self]
+        alone: dict[str, Any] = {"bucket_bytes": (), "buffer_bytes": 0}
+        pieces = [replace(self, model_bytes=size, **alone) for size in self.bucket_bytes]
+        return [*pieces[:-1], replace(pieces[-1], buffer_bytes=self.buffer_bytes)]
 
     @property
     def ring(self) -> tuple[int, ...]:
@@ -94,8 +105,14 @@ class Setting:
 
 
 CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
-"""Of a pipelined message: about so many chunks, none smaller but at its two ends."""
+"""Parts of a message that is passed on part by part: about so many, none smaller but at its two
+ends."""
 MANY_CHUNKS = 16
+SEGMENT_BYTES = 2**20
+"""Gloo's all-reduce cuts a piece into at least two parts, of at most this size each."""
+SENDER_FRAMING_BYTES, RECEIVER_FRAMING_BYTES = 96, 48
+"""Gloo's headers of 48 bytes each: for a message the sender says that it is ready and marks the
+data, the receiver says that it is ready, back to the sender (gloo/transport/tcp/pair.cc)."""
 Amount = int | Fraction
 """Bytes, exactly: a piece of a ring need not be whole."""
 
@@ -109,7 +126,8 @@ class Flow:
     message_bytes: Amount
     step: int = 0
     count: int = 1
-    pipelined: bool = False
+    parts: int = 1
+    """Of each message: the library sends them as messages of their own."""
 
     @property
     def pair_bytes(self) -> Amount:
@@ -134,7 +152,7 @@ class Message(NamedTuple):
     destination: int
     bytes: Amount
     step: int
-    pipelined: bool
+    parts: int
     waits_for: tuple[int, ...]
 
 
@@ -155,7 +173,7 @@ def each_message(messages: Messages) -> list[Message]:
         begin = len(found)
         for flow in now:
             for source, destination in zip(flow.sources, flow.destinations, strict=True):
-                message = (source, destination, flow.message_bytes, step, flow.pipelined)
+                message = (source, destination, flow.message_bytes, step, flow.parts)
                 found.append(Message(*message, waited[source]))
         for place in range(begin, len(found)):
             arrived.setdefault(found[place].destination, []).append(place)
@@ -175,14 +193,43 @@ def chunk_lengths(length: int, least: int) -> list[int]:
     return [*ends, *[size] * full, *([rest] if rest else []), *reversed(ends)]
 
 
+def framing(messages: Messages) -> Messages:
+    """The bytes that Gloo adds to these messages, which go both ways."""
+    return tuple(
+        Flow(*ends, size * flow.parts, flow.step, flow.count)
+        for flow in messages
+        if flow.message_bytes
+        for ends, size in (
+            ((flow.sources, flow.destinations), SENDER_FRAMING_BYTES),
+            ((flow.destinations, flow.sources), RECEIVER_FRAMING_BYTES),
+        )
+    )
+
+
+def pipeline_parts(message_bytes: int) -> int:
+    """Of a message that is passed on part by part (workloads/comm/messages.py)."""
+    return len(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES)) or 1
+
+
+def all_reduce_parts(message_bytes: int, workers: int) -> int:
+    """Of a piece in Gloo's all-reduce: two, so that one is added up while the other travels."""
+    return max(2, -(-message_bytes // (SEGMENT_BYTES * workers)))
+
+
 # --------------------------------------------------------------------------------- building blocks
 
 
-def _rings(members: Iterable[Sequence[int]], message_bytes: int, shift: int) -> Iterator[Flow]:
-    """A ring all-reduce in every group; shift 1 sends to the next member, -1 to the one before."""
+def _rings(members: Iterable[Sequence[int]], message_bytes: int) -> Iterator[Flow]:
+    """A ring in every group, written with send and receive: to the next member."""
     for size, same in _by_size(members).items():
-        piece = Fraction(message_bytes, size)
-        yield _round_the_ring(same, piece, 2 * (size - 1), shift)
+        yield _round_the_ring(same, Fraction(message_bytes, size), 2 * (size - 1), 1)
+
+
+def _library_rings(members: Iterable[Sequence[int]], message_bytes: int) -> Iterator[Flow]:
+    """The library's all-reduce in every group: to the member before."""
+    for size, same in _by_size(members).items():
+        flow = _round_the_ring(same, Fraction(message_bytes, size), 2 * (size - 1), -1)
+        yield replace(flow, parts=all_reduce_parts(message_bytes, size))
 
 
 def _by_size(groups: Iterable[Sequence[int]]) -> dict[int, list[Sequence[int]]]:
@@ -205,9 +252,10 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     if not leaves:
         return ()
     ends, middle = tuple(leaves), (centre,) * len(leaves)
+    parts = pipeline_parts(message_bytes)
     return (
-        Flow(ends, middle, message_bytes, step=0, pipelined=True),
-        Flow(middle, ends, message_bytes, step=1, pipelined=True),
+        Flow(ends, middle, message_bytes, step=0, parts=parts),
+        Flow(middle, ends, message_bytes, step=1, parts=parts),
     )
 
 
@@ -277,12 +325,12 @@ def all_reduce(_index: int, setting: Setting) -> Messages:
         return all_gather(_index, setting)
     if codec.lossy:
         return _two_phases(setting.ring, setting.exchanged_bytes)
-    return tuple(_rings([setting.ring], setting.exchanged_bytes, -1))
+    return tuple(_library_rings([setting.ring], setting.exchanged_bytes))
 
 
 def ring(_index: int, setting: Setting) -> Messages:
     """A ring of everybody, written with send and receive: to the next rank."""
-    return tuple(_rings([setting.ring], setting.exchanged_bytes, 1))
+    return tuple(_rings([setting.ring], setting.exchanged_bytes))
 
 
 def all_gather(_index: int, setting: Setting) -> Messages:
@@ -290,7 +338,7 @@ def all_gather(_index: int, setting: Setting) -> Messages:
     if setting.workers == 1:
         return ()
     flow = _round_the_ring([setting.ring], setting.exchanged_bytes, setting.workers - 1, 1)
-    return (replace(flow, pipelined=True),)
+    return (replace(flow, parts=pipeline_parts(setting.exchanged_bytes)),)
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
@@ -307,7 +355,8 @@ def reduce_broadcast(_index: int, setting: Setting) -> Messages:
     """Chunk by chunk: the mean of one goes down while sums of the next ones go up."""
     up = _up_the_tree(setting.ring, setting.exchanged_bytes)
     down = _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
-    return tuple(replace(flow, pipelined=True) for flow in up + down)
+    parts = pipeline_parts(setting.exchanged_bytes)
+    return tuple(replace(flow, parts=parts) for flow in up + down)
 
 
 def groups_of_neighbours(index: int, setting: Setting) -> Messages:
@@ -321,12 +370,12 @@ def groups_of_neighbours(index: int, setting: Setting) -> Messages:
     if setting.order is not None:
         place = {rank: at for at, rank in enumerate(setting.order)}
         found = tuple(tuple(sorted(members, key=place.__getitem__)) for members in found)
+    if not to_next:
+        return tuple(_library_rings(found, setting.exchanged_bytes))
     pairs = [members for members in found if len(members) == 2]
     larger = [members for members in found if len(members) > 2]
-    flows = _rings(larger, setting.exchanged_bytes, 1 if to_next else -1)
-    if not pairs:
-        return tuple(flows)
-    return (*flows, _round_the_ring(pairs, setting.exchanged_bytes, 1, 1))
+    flows = tuple(_rings(larger, setting.exchanged_bytes))
+    return (*flows, _round_the_ring(pairs, setting.exchanged_bytes, 1, 1)) if pairs else flows
 
 
 def broadcast_of_buffers(setting: Setting, first_step: int) -> Messages:
