@@ -1,146 +1,155 @@
-"""python3 -m analysis.predict: step time and bytes of any cluster, by a fitted cost model.
+"""python3 -m analysis.predict: step time and bytes of any cluster, simulated.
 
-python3 -m analysis.predict --workers 1024 --link 10gbit --model-bytes 1.4G --strategy all
-python3 -m analysis.predict --workers 64 --link 100mbit --model-bytes 87k --compute 20ms
+python3 -m analysis.predict --workers 64 --link 1gbit --bottleneck 3:100mbit --model-bytes 100M
+python3 -m analysis.predict need --workers 16 --model-bytes 440M --compute 300ms
 python3 -m analysis.predict fit runs --output fitted.json       then --fit fitted.json
 """
 
 import argparse
-import functools
 import sys
 from collections.abc import Iterator, Sequence
 
-from analysis.predict import unequal
-from analysis.predict.cost_model import Cluster
+from analysis.predict.asking import add_cluster, add_fit, check, named, read_fit
 from analysis.predict.crossovers import sweeps
-from analysis.predict.fitted import SHIPPED, Fitted, error_text, load
-from cluster.observe.units import bytes_text, seconds_text
-from cluster.spec.command_line import Parser, argument, parse_path
-from cluster.spec.errors import SpecError, between, one_of
-from cluster.spec.links import Link, parse_link, parse_links
-from cluster.spec.quantities import parse_size, parse_time
+from analysis.predict.fitted import Fitted, error_text
+from analysis.predict.forecast import Cluster, Forecast, bound_s
+from cluster.observe.units import bytes_text, percent_text, seconds_text
+from cluster.spec.command_line import Parser, argument
+from cluster.spec.links import parse_cores, parse_links
 from cluster.spec.strategies import STRATEGIES
-
-MOST_WORKERS = 65_536
-MOST_SIMULATED = 1024
-FASTEST_LINK = 10**13
-"""Faster than this project can emulate."""
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="python3 -m analysis.predict",
-        description="Step time, bytes and the busiest node of any cluster, by a cost model fitted"
-        " to\nmeasured runs (analysis/predict/cost_model.py)."
-        " `python3 -m analysis.predict fit RUNS` fits\nanother.",
+        description="Step time, bytes and the busiest node of any cluster: the messages of each"
+        " strategy, simulated\non links of these rates (docs/prediction.md)."
+        " `need` turns the question round: which link is enough.\n`fit RUNS` fits what a message"
+        " and a byte cost on a host to measured runs.",
         epilog="examples: python3 -m analysis.predict --workers 1024 --link 10gbit"
-        " --model-bytes 1.4G\n          python3 -m analysis.predict fit runs --output fitted.json",
+        " --model-bytes 1.4G\n          python3 -m analysis.predict --workers 64 --link 1gbit"
+        " --bottleneck 3:100mbit\n              --strategy allreduce,pairwise --model-bytes 100M"
+        " --compute 200ms\n          python3 -m analysis.predict need --workers 16"
+        " --model-bytes 440M --compute 300ms\n"
+        "          python3 -m analysis.predict fit runs --output fitted.json",
     )
     add = parser.add_argument
-    add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")
-    link = "of every node, such as 10gbit or 1gbit/0.1ms"
-    rate = argument(functools.partial(parse_link, highest=FASTEST_LINK))
-    add("--link", type=rate, required=True, metavar="RATE[/DELAY]", help=link)
-    slow = "nodes with a link of their own, such as 3:100mbit; then steps are simulated"
+    add_cluster(parser, needs_link=True)
+    slow = "nodes with a link of their own, such as 3:100mbit"
     parse = argument(parse_links)
     add("--bottleneck", type=parse, default={}, metavar="RANK:LINK[,...]", help=slow)
-    size = "k, M, G are powers of 1000"
-    add("--model-bytes", type=argument(parse_size), required=True, metavar="M", help=size)
+    less = "nodes with a share of a core, such as 2:0.5: they compute longer"
+    cores = argument(parse_cores)
+    add("--straggler", type=cores, default={}, metavar="RANK:CORES[,...]", help=less)
     add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")
     add("--passes", type=int, default=1, metavar="P", help="where there are passes (default: 1)")
     local = "of strategies that train locally between exchanges (default: the strategy's own)"
     add("--local-steps", type=int, metavar="H", help=local)
-    compute = "computing time of a step, such as 50ms (default: 0)"
-    add("--compute", type=argument(parse_time), default=0.0, metavar="TIME", help=compute)
-    fit = "a fitted model (default: the one that comes with gradwire)"
-    add("--fit", type=argument(parse_path), default=SHIPPED, metavar="FILE", help=fit)
+    codec = "how numbers are encoded, where the strategy takes it (default: none)"
+    add("--compress", default="none", metavar="CODEC", help=codec)
+    add_fit(parser)
     return parser
 
 
 def clusters(args: argparse.Namespace) -> list[Cluster]:
-    """The cluster of the flags, once with each strategy."""
-    known = [name for name, facts in STRATEGIES.items() if facts.exchanges]
-    names = known if args.strategy == "all" else args.strategy.split(",")
-    for name in names:
-        one_of("strategy", name, ["all", *known])
-    between("--workers", args.workers, 2, MOST_SIMULATED if args.bottleneck else MOST_WORKERS)
-    for rank in args.bottleneck:
-        between("--bottleneck: a rank", rank, 0, args.workers - 1)
-    if args.link.loss:
-        raise SpecError(
-            f"--link {args.link} has loss, which is not modelled; leave it out, or measure it:"
-            " ./measure.sh"
+    """The cluster of the flags, once with each strategy; SpecError for what cannot be."""
+    check(args)
+    return [
+        named(
+            args,
+            name,
+            compress=args.compress,
+            local_steps=args.local_steps,
+            slow=tuple(args.bottleneck.items()),
+            stragglers=tuple(args.straggler.items()),
         )
-    for flag, value in (("--passes", args.passes), ("--local-steps", args.local_steps)):
-        if value is not None:
-            between(flag, value, 1, 100_000)
-    return [_cluster(args, name) for name in names]
-
-
-def _cluster(args: argparse.Namespace, strategy: str) -> Cluster:
-    facts = STRATEGIES[strategy]
-    trains_locally = facts.local_steps > 1
-    return Cluster(
-        strategy=strategy,
-        workers=args.workers,
-        model_bytes=args.model_bytes,
-        rate_mbit=args.link.rate_mbit,
-        delay_s=args.link.delay_s,
-        passes=args.passes if facts.has_passes else None,
-        schedule="ring" if facts.has_passes else None,
-        local_steps=(args.local_steps if trains_locally else None) or facts.local_steps,
-        compute_s=args.compute,
-    )
+        for name in args.strategies
+    ]
 
 
 def table(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
-    rows = sorted(
-        ((model.forecast(cluster), cluster) for cluster in clusters), key=lambda row: row[0].step_s
-    )
+    rows = [(model.forecast(cluster), cluster) for cluster in clusters]
+    rows.sort(key=lambda row: row[0].step_s)
+    unequal = bool(clusters[0].slow or clusters[0].stragglers)
+    equal = f"{'all equal':>11}{'slower':>9}" if unequal else ""
     yield (
-        f"{'strategy':<18}{'step':>10}{'exchange':>11}{'sent':>11}{'busiest':>11}"
-        f"  {'limited by':<12}remark"
+        f"{'strategy':<18}{'step':>10}{'exchange':>11}{'computing':>11}{'x best':>8}"
+        f"{'sent':>11}{'busiest':>11}{equal}"
     )
     for found, cluster in rows:
-        yield (
-            f"{cluster.strategy:<18}{seconds_text(found.step_s):>10}"
-            f"{seconds_text(found.exchange_s):>11}{bytes_text(found.sent_bytes):>11}"
-            f"{bytes_text(found.busiest_bytes):>11}  {found.limit:<12}{model.outside(cluster)}"
-        ).rstrip()
+        yield _line(model, found, cluster) + (_compared(model, found, cluster) if unequal else "")
     yield ""
-    yield "sent: payload per worker and exchange; busiest: sent or received by the busiest node"
-    yield "limited by: where most of an exchange's time goes: links, work of the nodes, messages"
+    yield "step: median over workers; exchange: what a round adds to computing"
+    yield "computing: share of a step in which a worker computes"
+    yield "x best: exchange, over the shortest that any schedule could have on these links"
+    yield "sent: payload and framing, per worker and exchange; busiest: payload that the busiest"
+    yield "      node sends or receives in an exchange"
+    if unequal:
+        yield "all equal: the step without --bottleneck and --straggler"
     yield error_text(model)
     if any("far" in model.outside(cluster) for cluster in clusters):
-        low, high = model.ranges["workers"]
-        slow, quick = model.ranges["rate_mbit"]
-        small, large = model.ranges["model_bytes"]
-        yield (
-            f"far outside: fitted to {low:g} to {high:g} workers, links of {slow:g} to {quick:g}"
-            f" Mbit/s and {bytes_text(small)} to {bytes_text(large)}; such a number is an order of"
-            " magnitude"
-        )
+        yield _far(model)
+
+
+def _line(model: Fitted, found: Forecast, cluster: Cluster) -> str:
+    bound = bound_s(cluster)
+    best = f"{found.exchange_s / bound:.2f}" if bound else "-"
+    return (
+        f"{cluster.strategy:<18}{seconds_text(found.step_s):>10}"
+        f"{seconds_text(found.exchange_s):>11}"
+        f"{percent_text(min(1.0, cluster.compute_s / found.step_s), 0):>11}{best:>8}"
+        f"{bytes_text(found.sent_bytes):>11}{bytes_text(found.busiest_bytes):>11}"
+    )
+
+
+def _compared(model: Fitted, found: Forecast, cluster: Cluster) -> str:
+    equal_s = model.forecast(cluster.with_equal_nodes).step_s
+    return f"{seconds_text(equal_s):>11}{found.step_s / equal_s:>7.1f} x"
+
+
+def _far(model: Fitted) -> str:
+    low, high = model.ranges["workers"]
+    slow, quick = model.ranges["rate_mbit"]
+    small, large = model.ranges["model_bytes"]
+    return (
+        f"far outside of what was measured ({low:g} to {high:g} workers, links of {slow:g} to"
+        f" {quick:g} Mbit/s, models of {bytes_text(small)} to {bytes_text(large)}): bytes and links"
+        " hold there, too, but the host's costs are those of small clusters"
+    )
 
 
 def sweep_lines(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
     """The fastest strategy as N or the link changes, and where one overtakes another."""
     first = clusters[0]
-    link = Link(round((first.rate_mbit or 0) * 1e6), first.delay_s)
     less = any(not STRATEGIES[c.strategy].averages_everything for c in clusters)
     of_which = ", of those that average everything at every step" if less else ""
     fixed = {
-        "workers": f"on links of {link}, by workers",
+        "workers": f"on links of {first.link}, by workers",
         "mbit": f"with {first.workers} workers, by link in Mbit/s",
     }
+    yield f"differences below {percent_text(model.tie, 0)}, twice the median error, are ties"
     for sweep in sweeps(model, clusters):
         yield f"fastest {fixed[sweep.by]}{of_which}"
         for stretch in sweep.stretches:
             low, high = stretch.low, stretch.high
             ends = f"{low:g}" if low == high else f"{low:g} to {high:g}"
             yield f"  {ends}: {', '.join(stretch.fastest)}"
-        for crossing, outside in sweep.crossovers:
-            remark = f" ({outside})" if outside else ""
-            yield f"  from {crossing.at:g} on {crossing.faster} overtakes {crossing.slower}{remark}"
+        for crossing in sweep.crossovers:
+            yield (
+                f"  between {crossing.after:g} and {crossing.at:g} {crossing.faster} overtakes"
+                f" {crossing.slower}"
+            )
+
+
+def heading(args: argparse.Namespace) -> str:
+    """What was asked for, in one line."""
+    slow = [f"node {rank} {link}" for rank, link in args.bottleneck.items()]
+    slow += [f"node {rank} {cores:g} of a core" for rank, cores in args.straggler.items()]
+    codec = "" if args.compress == "none" else f", codec {args.compress}"
+    return (
+        f"N = {args.workers} workers, links of {', '.join([str(args.link), *slow])},"
+        f" M = {args.model_bytes:,} bytes{codec}, computing {seconds_text(args.compute)}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,33 +158,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from analysis.predict import fit_command
 
         return fit_command.main(given[1:])
+    if given[:1] == ["need"]:
+        from analysis.predict import need_command
+
+        return need_command.main(given[1:])
     parser = _parser()
     args = parser.parse_args(given)
+    model = read_fit(parser, args)
     try:
-        model = load(args.fit)
         asked = clusters(args)
-        found = [cluster for cluster in asked if model.knows(cluster.strategy)]
-        if not found:
-            raise SpecError(
-                f"{args.fit} was not fitted to {args.strategy}; it knows:"
-                f" {', '.join(model.strategies)}"
-            )
-    except OSError as error:
-        parser.error(f"cannot read {args.fit}: {error.strerror}")
     except ValueError as error:
         parser.error(str(error))
-    print(
-        f"N = {args.workers} workers, links of {args.link}, M = {args.model_bytes:,} bytes,"
-        f" computing {seconds_text(args.compute)}"
-    )
-    print()
-    if args.bottleneck:
-        print("\n".join(unequal.lines(asked, args.bottleneck)))
-        return 0
-    print("\n".join(table(model, found)))
-    if without := [cluster.strategy for cluster in asked if cluster not in found]:
-        print(f"no fit for: {', '.join(without)}")
-    if len(found) > 1:
+    print(f"{heading(args)}\n")
+    print("\n".join(table(model, asked)), flush=True)
+    if len(asked) > 1 and not (args.bottleneck or args.straggler):
         print()
-        print("\n".join(sweep_lines(model, found)))
+        print("\n".join(sweep_lines(model, asked)))
     return 0

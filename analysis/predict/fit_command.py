@@ -1,17 +1,16 @@
-"""python3 -m analysis.predict fit: fits the cost model to measured runs and prints its errors."""
+"""python3 -m analysis.predict fit: fits the host's costs to measured runs and prints the errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.predict.cost_model import TIME_TERMS
 from analysis.predict.fitted import error_text, save
 from analysis.predict.fitting import FEWEST_RUNS, fit_to
-from analysis.predict.observations import observe_all
+from analysis.predict.observations import Observation, observe_all
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.documents.run_folder import find_runs
 
 TO_MAKE_RUNS = (
-    "./measure.sh --workers 2,4,6 --link 50mbit,200mbit --model synthetic:600k,synthetic:2.4M"
+    "./measure.sh --workers 2,4,6 --link 20mbit,100mbit --model synthetic:200k:8:40ms"
     " --epochs 1 --batch-size 1 --train-size 60"
 )
 
@@ -19,17 +18,21 @@ TO_MAKE_RUNS = (
 def _parser() -> Parser:
     parser = Parser(
         prog="python3 -m analysis.predict fit",
-        description="Fit the cost model to measured runs, best with --model synthetic:... on links"
-        " of several rates.",
+        description="Fit what a message and a byte cost on this host to measured runs, best with"
+        " --model synthetic:...\non links of several rates. Takes a minute or two.",
     )
     add = parser.add_argument
     path = argument(parse_path)
     add("runs", nargs="*", type=path, metavar="RUNS", help="run folders (default: runs)")
-    others = "run folders to test the fit on (default: each number of workers in turn)"
+    others = "run folders to test the fit on (default: half of the numbers of workers in turn)"
     add("--held-out", nargs="+", type=path, default=[], metavar="RUNS", help=others)
     output = Path("fitted.json")
     add("--output", type=path, default=output, metavar="FILE", help=f"(default: {output})")
     return parser
+
+
+def _seen(paths: Sequence[Path]) -> list[Observation]:
+    return observe_all(folder for path in paths for folder in find_runs(path))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,20 +42,15 @@ def main(arguments: Sequence[str]) -> int:
     for path in (*paths, *args.held_out):
         if not path.is_dir():
             parser.error(f"no such folder: {path}; to make runs: {TO_MAKE_RUNS}")
-    seen, held_out = (
-        observe_all(folder for path in some for folder in find_runs(path))
-        for some in (paths, args.held_out)
-    )
-    model = fit_to(seen, held_out)
-    if not model.strategies:
+    seen = _seen(paths)
+    if len(seen) < FEWEST_RUNS:
         parser.error(
-            f"not enough in {', '.join(map(str, paths))}: a strategy needs {FEWEST_RUNS} completed"
-            f" runs without slow nodes; to make them: {TO_MAKE_RUNS}"
+            f"not enough in {', '.join(map(str, paths))}: {FEWEST_RUNS} completed runs are needed,"
+            f" whose host was not contended; to make them: {TO_MAKE_RUNS}"
         )
-    print(f"{'strategy':<18}{'runs':>6}" + "".join(f"{name:>14}" for name in TIME_TERMS))
-    for strategy, found in model.strategies.items():
-        terms = "".join(f"{value:>14.4g}" for value in found.time)
-        print(f"{strategy:<18}{found.runs:>6}{terms}")
+    print(f"fitting to {len(seen)} runs")
+    model = fit_to(seen, _seen(args.held_out))
+    print(f"a message takes {1e6 * model.message_s:.0f} us, a byte {1e9 * model.byte_s:.2f} ns")
     print(error_text(model))
     try:
         save(model, args.output)

@@ -1,17 +1,17 @@
 """Nodes and their links, what the host costs, and the result of a simulation: values. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-MOST_PARTS = 4096
-"""Chunks of all messages of a round that follow each other."""
-EAGER_BYTES = 64 * 1024
-"""A message up to this size leaves before its receiver has computed: the kernel keeps it."""
+MOST_PARTS, FEWEST_PARTS = 512, 3
+"""Parts of all messages of a round that follow each other, and of each of them."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,12 @@ class Node:
     delay_s: float = 0.0
     """Of what it sends."""
     burst_bytes: float = 0.0
+    ack_share: float = 0.0
+    """Acknowledgements that it sends, of the bytes that it receives."""
     compute_s: float = 0.0
+    earlier_s: tuple[float, ...] = (0.0,)
+    """By bucket: how long before computing ends it is ready to be exchanged. Buckets are exchanged
+    one after the other."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,16 @@ class Costs:
     """What the host adds: the only constants that are fitted to measured runs."""
 
     message_s: float = 0.0
-    """Of a message, before its first byte leaves."""
-    bytes_per_s: float = math.inf
-    """That the host copies for all nodes together."""
+    """Of a message, before its first byte leaves; a node handles one after the other."""
+    byte_s: float = 0.0
+    """Of a core, to move a byte from one node to another."""
+    cores: float = math.inf
+    """That all nodes share; infinite where every node has its own."""
+
+    @property
+    def bytes_per_s(self) -> float:
+        """That the host moves for all nodes together."""
+        return self.cores / self.byte_s if self.byte_s else math.inf
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Timeline:
     """By round and node, in seconds from the start."""
 
     computed: Floats
-    """When it had computed."""
+    """When it had computed, and its last bucket was ready."""
     exchanged: Floats
     """When all of its messages had left and arrived."""
 
@@ -53,12 +65,24 @@ class Timeline:
         begin = ends[first - 1] if first else 0.0
         return float(ends[-1] - begin) / (len(ends) - first)
 
+    def median_round_s(self, period: int, nodes: int, first: int = 1) -> float:
+        """Median over the first `nodes` nodes of a round's mean over `period` rounds in a row.
+
+        As summaries have it (analysis/summary/step_times.py). The first rounds, which begin
+        together, are left out where there are more.
+        """
+        rounds = len(self.exchanged)
+        first = min(first, rounds - 1)
+        width = min(period, rounds - first)
+        ends = np.vstack([np.zeros(self.exchanged.shape[1]), self.exchanged])[first:, :nodes]
+        return median(((ends[width:] - ends[:-width]) / width).ravel().tolist())
+
 
 def chunk_count(parts: int, steps: int) -> int:
     """Parts that are simulated; in many steps their number hardly matters: fewer are quicker."""
-    return max(1, min(parts, MOST_PARTS // steps))
+    return min(parts, max(FEWEST_PARTS, MOST_PARTS // steps))
 
 
-def waits_for_receiver(size: float) -> bool:
-    """Whether a message leaves only when its receiver has computed, too."""
-    return size > EAGER_BYTES
+def last_stages(times: Sequence[Floats], buckets: int) -> Floats:
+    """Of rounds of so many buckets: the times of the last one."""
+    return np.array(times[buckets - 1 :: buckets])

@@ -1,86 +1,125 @@
-"""What measured runs show of the cost model: a cluster, its step time and its bytes."""
+"""What measured runs show of a prediction: a cluster as a person asks for it, its step, its bytes.
+
+The computing time is what a person would give: of a model with emulated compute the time in its
+name, of a real one the median of the workers that have a whole core.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from analysis.predict.cost_model import Cluster
+from analysis.predict.forecast import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
-from cluster.spec.documents.codec import Json
-from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.codecs import FLOAT_BYTES
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import NO_CONCLUSION, Summary
-from cluster.spec.links import parse_link
+from cluster.spec.experiment import Experiment
+from cluster.spec.links import parse_links
 from cluster.spec.strategies import facts_of
 
 T = TypeVar("T")
-
-NOT_COVERED = ("bottleneck", "straggler", "cpus", "overlap", "gpu")
-"""Options of runs that the cost model does not cover."""
 
 
 @dataclass(frozen=True)
 class Observation:
     cluster: Cluster
     step_s: float
+    exchange_s: float | None
+    """Exposed communication of a round; None where computing hides it or stragglers wait."""
     sent_bytes: float
-    """Payload, per worker and exchange."""
+    """Payload and framing, per worker and round, without what TCP sent again."""
     run: str = ""
 
 
 def observe(folder: RunFolder) -> Observation | None:
-    """What a completed run shows; None where the cost model does not cover it.
+    """What a completed run shows; None where predictions do not cover it.
 
-    Its constants are those of CPUs and eth0, of torch.distributed, and of nodes that are all alike.
-    A damaged run, which the tables do not take, is None too, and so is one on a contended host.
+    They are those of CPUs and eth0, and of torch.distributed. A damaged run, which the tables do
+    not take, is None too, and so is one on a contended host.
     """
     try:
         summary = read_checked(folder)
-        if summary.status != "completed" or not _is_covered(summary.spec):
+        experiment = Experiment.from_json(summary.spec)
+        if summary.status != "completed" or not is_covered(experiment):
             return None
         if summary.fidelity is not None and summary.fidelity.verdict in NO_CONCLUSION:
             return None
-        per_step = _known(summary.per_step)
-        return Observation(
-            _cluster(summary, _cores(summary.spec, folder.read_environment().cores)),
-            step_s=_known(_known(summary.seconds).step_median_s),
-            sent_bytes=_known(per_step.sent_mean_bytes)
-            * _known(summary.steps)
-            / _known(summary.rounds),
-            run=f"{summary.session}/{summary.run}",
-        )
+        cluster = _cluster(summary, experiment, folder.read_environment().cores)
+        return _observation(summary, cluster)
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
 
 
-def _cluster(summary: Summary, cores: int | None) -> Cluster:
-    spec: Json = summary.spec
-    link = parse_link(spec["link"]) if spec["link"] else None
-    compute_s = _known(summary.seconds).compute_median_s
-    if compute_s is None:  # not measured with overlap: known of synthetic models only
-        model = synthetic.parse(spec["model"])
-        compute_s = model.forward_s + model.backward_s
-    return Cluster(
-        strategy=spec["strategy"],
-        workers=spec["workers"],
-        model_bytes=_known(summary.model_bytes),
-        rate_mbit=link.rate_mbit if link else None,
-        delay_s=link.delay_s if link else 0.0,
-        passes=spec["passes"],
-        schedule=spec["schedule"],
-        local_steps=spec["local_steps"],
-        compute_s=compute_s,
-        burst_bytes=max((shaped.burst_bytes or 0 for shaped in summary.links), default=0),
-        cores=cores,
+def _observation(summary: Summary, cluster: Cluster) -> Observation:
+    per_step, seconds = known(summary.per_step), known(summary.seconds)
+    sent = known(per_step.sent_mean_bytes) - (per_step.retransmitted_mean_bytes or 0.0)
+    exchange_s = None
+    if seconds.exposed_communication_median_s is not None and not cluster.stragglers:
+        exchange_s = seconds.exposed_communication_median_s * cluster.local_steps
+    return Observation(
+        cluster,
+        step_s=known(seconds.step_median_s),
+        exchange_s=exchange_s,
+        sent_bytes=sent * known(summary.steps) / known(summary.rounds),
+        run=f"{summary.session}/{summary.run}",
     )
 
 
-def _cores(spec: Json, cores: int | None) -> int | None:
-    """With time dilation every node has a core of its own."""
-    return spec["workers"] if (spec.get("dilation") or 1) != 1 else cores
+def _cluster(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
+    asleep = run.model.startswith(synthetic.PREFIX)
+    limits = {rank: cpus for rank, cpus in run.cpus_by_rank.items() if cpus < 1}
+    bursts = {shaped.node: shaped.burst_bytes or 0 for shaped in summary.links}
+    parameters = _parameters(summary, run)
+    return Cluster(
+        strategy=run.strategy,
+        workers=run.workers,
+        model_bytes=parameters * FLOAT_BYTES,
+        link=run.links.get(_usual(run)),
+        slow=tuple(parse_links(run.bottleneck).items()) if run.bottleneck else (),
+        compute_s=_compute_s(summary, run, limits),
+        stragglers=() if asleep else tuple(limits.items()),
+        compress=run.compress,
+        passes=run.passes,
+        schedule=run.schedule,
+        seed=run.seed,
+        local_steps=run.local_steps,
+        overlap=run.overlap,
+        bucket_bytes=tuple(summary.bucket_bytes),
+        burst_bytes=tuple(float(bursts.get(node_name(rank), 0)) for rank in range(run.nodes)),
+        cores=run.nodes if run.slowdown != 1 else cores,  # dilated: a core for each
+        rounds=known(summary.rounds),
+    )
 
 
-def _known(value: T | None) -> T:
+def _parameters(summary: Summary, run: Experiment) -> int:
+    if summary.training is not None and summary.training.parameters is not None:
+        return summary.training.parameters
+    if run.compress != "none":
+        raise ValueError("not recorded")
+    return known(summary.model_bytes) // FLOAT_BYTES
+
+
+def _usual(run: Experiment) -> int:
+    """A rank whose link is the one of all nodes; -1 where there is none."""
+    slow = parse_links(run.bottleneck) if run.bottleneck else {}
+    return next((rank for rank in range(run.nodes) if rank not in slow), -1)
+
+
+def _compute_s(summary: Summary, run: Experiment, limits: dict[int, float]) -> float:
+    if run.model.startswith(synthetic.PREFIX):
+        model = synthetic.parse(run.model)
+        return model.forward_s + model.backward_s
+    seconds = known(summary.seconds)
+    whole = [
+        node.compute_median_s * min(1.0, limits.get(node.rank, 1.0))
+        for node in seconds.by_node
+        if node.compute_median_s is not None and node.rank not in limits
+    ]
+    return min(whole) if whole else known(seconds.compute_median_s)
+
+
+def known(value: T | None) -> T:
     if value is None:
         raise ValueError("not recorded")
     return value
@@ -90,9 +129,11 @@ def observe_all(folders: Iterable[RunFolder]) -> list[Observation]:
     return [run for folder in folders if (run := observe(folder)) is not None]
 
 
-def _is_covered(spec: Json) -> bool:
-    if any(spec.get(name) for name in NOT_COVERED) or spec.get("launcher", "torch") != "torch":
+def is_covered(run: Experiment) -> bool:
+    if run.program is not None or run.gpu or run.launcher != "torch":
         return False
-    steps = spec["train_size"] // spec["workers"] // spec["batch_size"]
-    facts = facts_of(spec["strategy"])
-    return facts.has_schedule and facts.exchanges and steps % spec["local_steps"] == 0
+    facts = facts_of(run.strategy)
+    if not facts.exchanges or not facts.has_schedule:
+        return False
+    loss = any(link.loss for link in run.links.values())
+    return run.workers > 1 and not loss and run.steps_per_epoch % run.local_steps == 0

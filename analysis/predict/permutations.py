@@ -10,8 +10,12 @@ from itertools import chain
 
 import numpy as np
 
-from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, waits_for_receiver
+from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, last_stages
 from cluster.spec.schedules.messages import Flow, Messages
+
+
+ENOUGH = 64
+"""Steps of a ring of equal nodes, after which each takes as long as the one before."""
 
 
 def is_permutation(messages: Messages) -> bool:
@@ -42,20 +46,24 @@ class _Meters:
 
 def simulate(rounds: Sequence[Messages], nodes: Sequence[Node], costs: Costs) -> Timeline:
     bursts = [node.burst_bytes for node in nodes]
-    up = _Meters([node.up for node in nodes], bursts)
-    down = _Meters([node.down for node in nodes], bursts)
+    acked = [1 + node.ack_share for node in nodes]
+    up = _Meters([node.up / more for node, more in zip(nodes, acked, strict=True)], bursts)
+    down = _Meters([node.down / more for node, more in zip(nodes, acked, strict=True)], bursts)
     compute = np.array([node.compute_s for node in nodes])
     delay = np.array([node.delay_s for node in nodes])
-    now = np.zeros(len(nodes))
+    earlier = np.array([node.earlier_s for node in nodes]).T
+    now = begun = np.zeros(len(nodes))
     computed, exchanged = [], []
-    for messages in rounds:
-        ready = now + compute
+    for stage, messages in enumerate(rounds):
+        bucket = stage % len(earlier)
+        begun = begun if bucket else now
+        ready = np.maximum(now, begun + compute - earlier[bucket])
         now = ready.copy()
         for flow in messages:
             _exchange(flow, ready, now, (up, down), delay, costs)
         computed.append(ready)
         exchanged.append(now.copy())
-    return Timeline(np.array(computed), np.array(exchanged))
+    return Timeline(last_stages(computed, len(earlier)), last_stages(exchanged, len(earlier)))
 
 
 def _exchange(
@@ -73,25 +81,27 @@ def _exchange(
         float(flow.message_bytes),
     )
     chunks = chunk_count(flow.parts, flow.count)
-    start = (
-        np.maximum(ready[sources], ready[destinations])
-        if waits_for_receiver(size)
-        else ready[sources]
-    )
+    start = np.maximum(ready[sources], ready[destinations])
+    copy_s = costs.byte_s * size / chunks
     sent = start.copy()
     have = np.tile(ready[:, None], (1, chunks))
     """By node and chunk, when it can be passed on."""
-    for _ in range(flow.count):
-        arrived = have.copy()
+    steps = flow.count if len(ready) > 1 else min(flow.count, ENOUGH)
+    for _ in range(steps):
+        before, arrived = sent, have.copy()
         for chunk in range(chunks):
-            first = costs.message_s if chunk == 0 else 0.0
-            begin = np.maximum(np.maximum(have[sources, chunk], start) + first, sent)
+            begin = np.maximum(np.maximum(have[sources, chunk], start) + costs.message_s, sent)
             passed = np.maximum(
                 links[0].carry(sources, begin, size / chunks),
                 links[1].carry(destinations, begin, size / chunks),
             )
             sent = passed
-            arrived[destinations, chunk] = passed + delay[sources]
+            arrived[destinations, chunk] = passed + delay[sources] + copy_s
         have = arrived
+    if steps < flow.count:
+        later = (flow.count - steps) * (sent - before)
+        sent, have = sent + later, have + later
+        for link in links:
+            link.used_until = link.used_until + later
     end[sources] = np.maximum(end[sources], sent)
     end[destinations] = np.maximum(end[destinations], have[destinations].max(axis=1))

@@ -4,7 +4,8 @@ A node computes, then takes part in the round's messages as its message schedule
 again when all of its messages of the round have arrived or left. Messages share links fairly
 (max-min): each is limited by what its sender's link has to give, what its receiver's link takes,
 and what the host copies for all nodes together. A message that waits for others (Message.waits_for)
-starts `message_s` after the last of them has arrived; one with parts does so part by part.
+starts `message_s` after the last of them has arrived; one with parts does so part by part. A node
+handles messages that start at the same time one after the other.
 
 Several rounds are simulated as one: a node that is late in one round is late for its partners of
 the next, while others go on.
@@ -27,13 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.predict import permutations
-from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, waits_for_receiver
+from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, last_stages
 from cluster.spec.schedules.messages import Flow, Message, Messages, each_message, step_count
 
 Places = NDArray[np.int64]
 
 MANY = 5_000
 """Messages, beyond which rounds without shared links are simulated as arrays."""
+FEW = 100
+"""The same where one node of each kind is simulated."""
+DATA_ROWS = 3
+"""Of what a message uses: its sender's link, its receiver's, the host. Then come links that carry
+its acknowledgements, which take their share but hold nothing up."""
 LINE_RATE = 5e9
 """Bytes per second where nothing limits a message: memory."""
 RELATIVE = 1e-9
@@ -45,17 +51,28 @@ def simulate(
 ) -> Timeline:
     """What `rounds` rounds take; schedule(t) has the messages of round t.
 
+    Where a round has several buckets (Node.earlier_s), schedule(t) are the messages of the t-th
+    bucket of all rounds.
+
     Nodes that are alike, and whose partners are, do the same at the same time: one of each kind is
-    simulated, with the number of messages that share each link.
+    simulated, with the number of messages that share each link. Messages from one node to several
+    of a kind start when the last of them is handled.
     """
-    flows = [schedule(index) for index in range(rounds)]
-    kinds = node_kinds(flows, nodes)
+    flows = [schedule(index) for index in range(rounds * len(nodes[0].earlier_s))]
     steps = sum(step_count(messages) for messages in flows)
-    if steps * max(kinds) > MANY and all(map(permutations.is_permutation, flows)):
+    several = len(set(nodes)) > 1
+    if several and steps * len(nodes) > MANY and all(map(permutations.is_permutation, flows)):
         return permutations.simulate(flows, nodes, costs)
-    first = [kinds.index(kind) for kind in range(max(kinds) + 1)]
-    plan = _Plan.of(flows, kinds)
-    found = _Simulation(plan, [nodes[node] for node in first], costs).run()
+    kinds = node_kinds(flows, nodes)
+    first = [nodes[kinds.index(kind)] for kind in range(max(kinds) + 1)]
+    members = Counter(kinds)
+    between = [_between_kinds(messages, kinds, members) for messages in flows]
+    if steps > FEW and math.isinf(costs.bytes_per_s):
+        alike = [messages for messages, _ in between]
+        if all(map(permutations.is_permutation, flows)):
+            found = permutations.simulate(alike, first, costs)
+            return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
+    found = _Simulation(_Plan.of(between, len(first)), first, costs).run()
     return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
 
 
@@ -161,11 +178,10 @@ class _Plan:
     """By round: how many messages each node sends or receives."""
 
     @classmethod
-    def of(cls, rounds: Sequence[Messages], kinds: Sequence[int]) -> _Plan:
-        plan, members = cls(max(kinds) + 1), Counter(kinds)
-        for index, messages in enumerate(rounds):
-            between, weights = _between_kinds(messages, kinds, members)
-            plan._add_round(index, each_message(between), weights)
+    def of(cls, rounds: Sequence[tuple[Messages, Weights]], kinds: int) -> _Plan:
+        plan = cls(kinds)
+        for index, (messages, weights) in enumerate(rounds):
+            plan._add_round(index, each_message(messages), weights)
         return plan
 
     def _add_round(self, index: int, messages: Sequence[Message], weights: Weights) -> None:
@@ -177,9 +193,7 @@ class _Plan:
         for place, message in enumerate(messages):
             size = float(message.bytes)
             chunks = chunk_count(message.parts, steps)
-            ready = {message.source}
-            if waits_for_receiver(size):
-                ready.add(message.destination)
+            ready = {message.source, message.destination}
             key = (tuple(sorted(ready)), message.waits_for, chunks)
             if key not in gates:
                 gate = gates[key] = _Gate(len(ready) + len(message.waits_for), [0] * chunks)
@@ -218,9 +232,12 @@ class _Simulation:
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
         self.sent = [0] * len(plan.source)
         """Chunks of each message that have left."""
+        self.prepared = [0] * len(plan.source)
+        """Chunks of each message that may leave: `message_s` after their gate has opened."""
         self.flowing: dict[int, float] = {}
         """Message that is on its way -> bytes left of its chunk."""
         self.left = [list(counts) for counts in plan.part]
+        self.begun = [0.0] * len(nodes)
         shape = (len(plan.part), len(nodes))
         self.computed, self.exchanged = np.zeros(shape), np.zeros(shape)
         self.links = _Links(nodes, costs.bytes_per_s)
@@ -230,14 +247,24 @@ class _Simulation:
             self._begin_round(0, node)
         while self.timers or self.flowing:
             self._advance()
-        return Timeline(self.computed, self.exchanged)
+        buckets = len(self.nodes[0].earlier_s)
+        return Timeline(
+            last_stages(list(self.computed), buckets), last_stages(list(self.exchanged), buckets)
+        )
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self.timers, (self.now + seconds, next(self._number), action))
 
     def _begin_round(self, index: int, node: int) -> None:
-        if index < len(self.left):
-            self._after(self.nodes[node].compute_s, lambda: self._compute_ends(index, node))
+        """Or its next bucket, which may be ready before the one ahead of it has been exchanged."""
+        if index >= len(self.left):
+            return
+        of = self.nodes[node]
+        bucket = index % len(of.earlier_s)
+        if bucket == 0:
+            self.begun[node] = self.now
+        ready = self.begun[node] + of.compute_s - of.earlier_s[bucket]
+        self._after(max(0.0, ready - self.now), lambda: self._compute_ends(index, node))
 
     def _compute_ends(self, index: int, node: int) -> None:
         self.computed[index, node] = self.now
@@ -251,22 +278,29 @@ class _Simulation:
         self._begin_round(index + 1, node)
 
     def _arrive(self, gate: _Gate, chunks: range) -> None:
-        begins = gate.open == 0
         if not gate.arrive(chunks):
             return
+        handled, message_s = 0, self.costs.message_s
         for message in gate.messages:
-            if message in self.flowing:
-                continue
-            if begins:
-                self._after(self.costs.message_s, partial(self._send, message))
+            handled += self.plan.weight[message][0]
+            if message_s:
+                self._after(message_s * handled, partial(self._prepared, message, gate.open))
             else:
-                self._send(message)
+                self._prepared(message, gate.open)
+
+    def _prepared(self, message: int, chunks: int) -> None:
+        self.prepared[message] = chunks
+        self._send(message)
 
     def _send(self, message: int) -> None:
-        """Send the next chunk, if its gate is open for it, and the connection free."""
-        sent, chunks = self.sent[message], self.plan.chunks[message]
-        is_open = sent < min(chunks, self.plan.gate[message].open)
-        if is_open and message not in self.flowing and self._has_left(self.plan.before[message]):
+        """Send the next chunk, if it is prepared, and the connection free."""
+        chunks = self.plan.chunks[message]
+        is_prepared = self.sent[message] < min(chunks, self.prepared[message])
+        if (
+            is_prepared
+            and message not in self.flowing
+            and self._has_left(self.plan.before[message])
+        ):
             self.flowing[message] = self.plan.bytes[message] / chunks
 
     def _has_left(self, message: int | None) -> bool:
@@ -279,6 +313,7 @@ class _Simulation:
         self.sent[message] += 1
         del self.flowing[message]
         delay = self.nodes[plan.source[message]].delay_s
+        delay += self.costs.byte_s * plan.bytes[message] / plan.chunks[message]
         if delay:
             self._after(delay, partial(self._arrived, message, chunk))
         else:
@@ -347,35 +382,49 @@ class _Links:
         self.tokens = self.burst.copy()
         self.host = host
         self.used = np.zeros_like(self.rate)
+        self.ack_share = np.array([node.ack_share for node in nodes])
 
     def share(self, source: Places, destination: Places, weights: Floats) -> Floats:
         """Bytes per second of each message that is on its way."""
         resources = len(self.rate) + 1
         capacity = np.append(np.where(self.tokens > 0, math.inf, self.rate), self.host)
+        half = len(self.rate) // 2
         of = np.stack(
-            [source, destination + len(self.rate) // 2, np.full_like(source, resources - 1)]
+            [
+                *(source, destination + half, np.full_like(source, resources - 1)),
+                *(destination, source + half),  # where acknowledgements go
+            ]
         )
+        acks = self.ack_share[destination]
+        weights = np.vstack([weights, acks * weights[1], acks * weights[0]])
         rates = np.full(len(source), math.inf)
         undecided = np.ones(len(source), dtype=bool)
         while undecided.any():
-            count = np.bincount(of[:, undecided].ravel(), weights[:, undecided].ravel(), resources)
+            data, count = (
+                np.bincount(
+                    of[:rows, undecided].ravel(), weights[:rows, undecided].ravel(), resources
+                )
+                for rows in (DATA_ROWS, len(of))
+            )
             with np.errstate(divide="ignore", invalid="ignore"):
-                fair = np.where(count > 0, capacity / count, math.inf)
+                fair = np.where(data > 0, capacity / count, math.inf)
             least = fair.min()
             if math.isinf(least):
                 break
             tight = fair <= least * (1 + RELATIVE)
-            decided = undecided & tight[of].any(axis=0)
+            decided = undecided & tight[of[:DATA_ROWS]].any(axis=0)
             rates[decided] = least
             np.subtract.at(capacity, of[:, decided].ravel(), least * weights[:, decided].ravel())
             capacity = np.maximum(capacity, 0.0)
             undecided &= ~decided
         shown = np.where(np.isinf(rates), LINE_RATE, rates)
-        half = len(self.rate) // 2
         self.used = np.concatenate(
             [
-                np.bincount(source, shown * weights[0], half),
-                np.bincount(destination, shown * weights[1], half),
+                np.bincount(np.append(source, destination), np.tile(shown, 2) * sent, half)
+                for sent, (source, destination) in (
+                    (np.append(weights[0], weights[3]), (source, destination)),
+                    (np.append(weights[1], weights[4]), (destination, source)),
+                )
             ]
         )
         return shown

@@ -28,11 +28,10 @@ def test_all_strategies_are_listed_fastest_first_with_errors_and_warnings(
         "pairwise",
         "local-sgd",
     }
-    assert all("workers far outside" in row for row in rows)
     text = "\n".join(lines)
-    assert "step time, median" in text
-    assert "order of magnitude" in text
-    assert "fastest with 1024 workers, by link" in text
+    assert "not fitted to: step median" in text
+    assert text.count("far outside") == 1
+    assert "on links of 10gbit, by workers" in text
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
@@ -73,7 +72,9 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         ([*ASK, "--compute", "5"], "must end in us, ms, s"),
         ([*ASK, "--passes", "0"], "--passes must be between 1 and"),
         ([*ASK, "--fit", "nowhere.json"], "cannot read nowhere.json"),
-        ([*ASK, "--fit", str(SPEC)], f"{SPEC} is no fitted model"),
+        ([*ASK, "--fit", str(SPEC)], f"{SPEC} holds no fitted costs"),
+        ([*ASK, "--straggler", "1024:0.5"], "--straggler: a rank must be between 0 and 1023"),
+        ([*ASK, "--compress", "zip"], "unknown compress 'zip'"),
         (["fit", "nowhere"], "no such folder: nowhere"),
         (["fit", str(RUNS), "--held-out", "nowhere"], "no such folder: nowhere"),
         (["fit", str(PROJECT / "docs")], "not enough in"),
@@ -91,15 +92,10 @@ def test_a_mistake_is_one_line(
 def test_a_fit_to_runs_can_be_asked_afterwards(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The recorded runs have six of all-reduce, and too few of the others."""
     output = tmp_path / "fitted.json"
     assert main(["fit", str(RUNS), "--output", str(output)]) == 0
-    assert "allreduce" in capsys.readouterr().out
+    assert "a message takes" in capsys.readouterr().out
     ask = ["--workers", "3", "--link", "50mbit", "--model-bytes", "200k", "--fit", str(output)]
     assert main([*ask, "--strategy", "allreduce,ring"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("allreduce ") for line in lines)
-    assert "no fit for: ring" in lines
-    with pytest.raises(SystemExit):
-        main([*ask, "--strategy", "ring"])
-    assert "was not fitted to ring" in capsys.readouterr().err

@@ -403,6 +403,8 @@ class Summary(Document):
     """The experiment, as in spec.json."""
     model_bytes: Count | None = None
     """Bytes of the model as it is sent, after compression."""
+    bucket_bytes: list[Count] = field(default_factory=list)
+    """Of it, the pieces that are exchanged one after the other, as in the event `hello`."""
     steps: Count | None = None
     """Steps that every worker has made."""
     rounds: Count | None = None

@@ -1,0 +1,95 @@
+"""The flags by which a cluster is asked for, and what they make."""
+
+import argparse
+import functools
+
+from analysis.predict.fitted import SHIPPED, Fitted, load
+from analysis.predict.forecast import Cluster
+from cluster.spec.codecs import parse_codec
+from cluster.spec.command_line import Parser, argument, parse_path
+from cluster.spec.errors import SpecError, between, one_of
+from cluster.spec.links import parse_link
+from cluster.spec.quantities import parse_size, parse_time
+from cluster.spec.strategies import STRATEGIES
+
+MOST_WORKERS = 1024
+FASTEST_LINK = 10**13
+"""Faster than this project can emulate."""
+LOSSY = ("allreduce", "local-sgd")
+"""Strategies that take lossy codecs."""
+
+
+def add_cluster(parser: Parser, needs_link: bool) -> None:
+    add = parser.add_argument
+    add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")
+    link = "of every node, such as 10gbit or 1gbit/0.1ms"
+    rate = argument(functools.partial(parse_link, highest=FASTEST_LINK))
+    add("--link", type=rate, required=needs_link, metavar="RATE[/DELAY]", help=link)
+    size = "k, M, G are powers of 1000"
+    add("--model-bytes", type=argument(parse_size), required=True, metavar="M", help=size)
+    compute = "computing time of a step, such as 50ms" + (" (default: 0)" if needs_link else "")
+    time = argument(parse_time)
+    add("--compute", type=time, default=0.0, required=not needs_link, metavar="TIME", help=compute)
+
+
+def add_fit(parser: Parser) -> None:
+    fit = "fitted costs (default: those that come with gradwire)"
+    parser.add_argument(
+        "--fit", type=argument(parse_path), default=SHIPPED, metavar="FILE", help=fit
+    )
+
+
+def read_fit(parser: Parser, args: argparse.Namespace) -> Fitted:
+    try:
+        return load(args.fit)
+    except OSError as error:
+        parser.error(f"cannot read {args.fit}: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def check(args: argparse.Namespace) -> None:
+    """SpecError for what cannot be; args.strategies become the names asked for."""
+    known = [name for name, facts in STRATEGIES.items() if facts.exchanges]
+    args.strategies = known if args.strategy == "all" else args.strategy.split(",")
+    for name in args.strategies:
+        one_of("strategy", name, ["all", *known])
+    between("--workers", args.workers, 2, MOST_WORKERS)
+    slow, stragglers = getattr(args, "bottleneck", {}), getattr(args, "straggler", {})
+    for flag, ranks in (("--bottleneck", slow), ("--straggler", stragglers)):
+        for rank in ranks:
+            between(f"{flag}: a rank", rank, 0, args.workers - 1)
+    for link in (args.link, *slow.values()):
+        if link is not None and link.loss:
+            raise SpecError(
+                f"{link} has loss, which is not modelled; leave it out, or measure it: ./measure.sh"
+            )
+    between("--passes", args.passes, 1, 100_000)
+
+
+def named(
+    args: argparse.Namespace,
+    strategy: str,
+    compress: str = "none",
+    local_steps: int | None = None,
+    **more: object,
+) -> Cluster:
+    """The cluster of the flags with this strategy."""
+    facts = STRATEGIES[strategy]
+    if local_steps is not None:
+        between("--local-steps", local_steps, 1, 100_000)
+    if parse_codec(compress).lossy and strategy not in LOSSY:
+        compress = "none"
+    trains_locally = facts.local_steps > 1
+    return Cluster(
+        strategy=strategy,
+        workers=args.workers,
+        model_bytes=args.model_bytes,
+        link=args.link,
+        compute_s=args.compute,
+        compress=compress,
+        passes=min(args.passes, args.workers - 1) if facts.has_passes else None,
+        schedule="ring" if facts.has_passes else None,
+        local_steps=(local_steps if trains_locally else None) or facts.local_steps,
+        **more,  # type: ignore[arg-type]
+    )

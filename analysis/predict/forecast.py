@@ -1,0 +1,255 @@
+"""What a step takes on any cluster: its strategy's rounds, simulated on its nodes. Pure.
+
+A Cluster is described as a person asks for it: workers, links, slow nodes, computing time. It
+becomes nodes and message schedules for the event simulator, which has two constants of the host:
+
+    message_s   of each message, before its first byte leaves
+    byte_s      of a core, to move a byte from one node to another
+
+Everything else follows: bytes from the message schedule (with the library's framing), codecs by
+their encoded bytes, links by their payload rate (1448 of 1514 bytes on the wire), bursts of token
+buckets, buckets that are exchanged while backward computes, and nodes that are late because of
+others. What encoding takes, and losses, are not modelled.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
+from typing import Self
+
+from analysis.predict.lower_bound import all_reduce_bound_s
+from analysis.predict.nodes import Costs, Node, Timeline
+from analysis.predict.simulator import simulate
+from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
+from cluster.spec.codecs import FLOAT_BYTES, parse_codec
+from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
+from cluster.spec.links import Link
+from cluster.spec.schedules.messages import (
+    RECEIVER_FRAMING_BYTES,
+    Flow,
+    Messages,
+    Setting,
+)
+from cluster.spec.schedules.pairwise import cycle_length
+from cluster.spec.strategies import StrategyFacts, facts_of
+from cluster.spec.synthetic import BACKWARD_SHARE
+
+ROUNDS, MOST_ROUNDS = 3, 256
+"""That are simulated where nobody says how many."""
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
+"""Defaults of torch's DistributedDataParallel."""
+LARGEST_PACKET = 64 * 1024
+"""Where packets of this size pass a link whole, few acknowledgements are sent."""
+ACK_SHARE = HEADER_BYTES / (2 * SEGMENT_BYTES)
+"""Else one for two segments."""
+MOST_CUT_MBIT = 50
+"""Where no burst is known: faster links take large packets whole."""
+DATA_FRAMING_BYTES, NOTICES = RECEIVER_FRAMING_BYTES, 2
+"""Of Gloo: a header before the data, and as large ones by which both sides say they are ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A cluster and a workload, as far as a step's time depends on them."""
+
+    strategy: str
+    workers: int
+    model_bytes: int
+    """Before compression: float32."""
+    link: Link | None = None
+    """Of every node; None: not throttled."""
+    slow: tuple[tuple[int, Link], ...] = ()
+    """Ranks with a link of their own."""
+    compute_s: float = 0.0
+    """Of a step."""
+    stragglers: tuple[tuple[int, float], ...] = ()
+    """Ranks with a share of a core: below 1 they compute longer."""
+    compress: str = "none"
+    passes: int | None = None
+    schedule: str | None = None
+    seed: int = 0
+    local_steps: int = 1
+    overlap: bool = False
+    bucket_bytes: tuple[int, ...] = ()
+    """As they are sent; empty: one, or what the strategy makes by itself."""
+    burst_bytes: tuple[float, ...] = ()
+    """By node, where links are throttled by token buckets."""
+    cores: int | None = None
+    """That all nodes share, where they are emulated; None: every node has its own."""
+    rounds: int | None = None
+    """To simulate; None: until they repeat themselves."""
+
+    @property
+    def facts(self) -> StrategyFacts:
+        return facts_of(self.strategy)
+
+    @property
+    def rate_mbit(self) -> float | None:
+        return self.link.rate_mbit if self.link else None
+
+    @property
+    def sent_model_bytes(self) -> int:
+        """The model as it is sent."""
+        if self.compress == "none":
+            return self.model_bytes
+        return parse_codec(self.compress).encoded_bytes(max(1, self.model_bytes // FLOAT_BYTES))
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Bytes of each, as sent, in the order in which backward completes them."""
+        size = self.sent_model_bytes
+        if self.bucket_bytes:
+            return self.bucket_bytes
+        if not self.facts.overlaps_backward or self.model_bytes <= FIRST_BUCKET_BYTES:
+            return (size,)
+        share = size / self.model_bytes
+        first = round(FIRST_BUCKET_BYTES * share)
+        count = math.ceil((size - first) / (BUCKET_BYTES * share))
+        return (first, *[round((size - first) / count)] * count)
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(
+            workers=self.workers,
+            model_bytes=self.sent_model_bytes,
+            compress=self.compress,
+            passes=self.passes,
+            schedule=self.schedule,
+            seed=self.seed,
+            bucket_bytes=self.buckets,
+        )
+
+    @property
+    def with_equal_nodes(self) -> Self:
+        return replace(self, slow=(), stragglers=())
+
+    @property
+    def period(self) -> int:
+        """Rounds after which a node begins again with the same partners."""
+        if self.passes is None:
+            return 1
+        return cycle_length(self.workers, self.passes, self.setting.resolved_schedule)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    step_s: float
+    exchange_s: float
+    """What a round adds to computing: exposed communication."""
+    sent_bytes: float
+    """Payload and framing, per worker and round."""
+    busiest_bytes: float
+    """Payload that the busiest node sends or receives in a round."""
+
+
+@functools.lru_cache(maxsize=4096)
+def forecast(cluster: Cluster, costs: Costs) -> Forecast:
+    """`costs` are those of the host; the cores are the cluster's."""
+    found = timeline(cluster, costs)
+    first = 1 if cluster.rounds else len(found.exchanged) // 2
+    round_s = found.median_round_s(cluster.period, cluster.workers, first)
+    sent, busiest = _bytes(replace(cluster, link=None, slow=(), compute_s=0.0, burst_bytes=()))
+    computing = cluster.compute_s * cluster.local_steps
+    return Forecast(round_s / cluster.local_steps, max(0.0, round_s - computing), sent, busiest)
+
+
+def bound_s(cluster: Cluster) -> float | None:
+    """The shortest exchange of all schedules on these links; None where there is none to compare.
+
+    That is where not everyone averages with everyone, or computing hides the exchange.
+    """
+    if cluster.passes is not None or cluster.overlap or cluster.facts.overlaps_backward:
+        return None
+    slow = dict(cluster.slow)
+    links = [slow.get(rank, cluster.link) for rank in range(cluster.workers)]
+    rates = [link.rate_bit / 8 / WIRE_PER_PAYLOAD if link else math.inf for link in links]
+    return all_reduce_bound_s(cluster.sent_model_bytes, rates, rates) or None
+
+
+def timeline(cluster: Cluster, costs: Costs) -> Timeline:
+    """Of as many rounds as the cluster says, or as show what happens."""
+    rounds = cluster.rounds or _enough_rounds(cluster)
+    pieces = cluster.setting.by_bucket
+    emulated = replace(costs, cores=math.inf if cluster.cores is None else cluster.cores)
+
+    def messages(stage: int) -> Messages:
+        index, bucket = divmod(stage, len(pieces))
+        return on_the_wire(cluster.facts.messages(index, pieces[bucket]))
+
+    return simulate(messages, list(_nodes(cluster, costs)), min(rounds, MOST_ROUNDS), emulated)
+
+
+def _enough_rounds(cluster: Cluster) -> int:
+    """Equal nodes repeat the first round; lateness travels from pair to pair."""
+    equal = not (cluster.slow or cluster.stragglers or cluster.burst_bytes)
+    if cluster.passes is None:
+        return 1 if equal and not cluster.facts.centre else ROUNDS
+    return cluster.period if equal else max(2 * cluster.period, 2 * cluster.workers)
+
+
+def on_the_wire(messages: Messages) -> Messages:
+    """What messages take of a link, as payload of full segments that take as much.
+
+    Every part has its own segments, of which the last is not full, and the library's two notices
+    are packets of their own. All of it goes with the data.
+    """
+    return tuple(
+        replace(flow, message_bytes=Fraction(_wire_bytes(flow) / WIRE_PER_PAYLOAD))
+        for flow in messages
+    )
+
+
+def _wire_bytes(flow: Flow) -> float:
+    part = flow.message_bytes / flow.parts + DATA_FRAMING_BYTES
+    packets = math.ceil(part / SEGMENT_BYTES) + NOTICES
+    return float(flow.parts * (part + NOTICES * DATA_FRAMING_BYTES + HEADER_BYTES * packets))
+
+
+def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
+    """Workers, and a server, which does not compute."""
+    slow, stragglers = dict(cluster.slow), dict(cluster.stragglers)
+    count = cluster.workers + cluster.facts.has_server
+    bursts = cluster.burst_bytes or (0.0,) * count
+    own = 1 / costs.byte_s if costs.byte_s and cluster.cores is None else math.inf
+    for rank in range(count):
+        link = slow.get(rank, cluster.link)
+        rate = min(link.rate_bit / 8 / WIRE_PER_PAYLOAD, own) if link else own
+        longer = 1 / min(1.0, stragglers.get(rank, 1.0))
+        compute_s = 0.0 if rank == cluster.workers else cluster.compute_s * longer
+        yield Node(
+            up=rate,
+            down=rate,
+            delay_s=link.delay_s if link else 0.0,
+            burst_bytes=bursts[rank] / WIRE_PER_PAYLOAD,
+            ack_share=_ack_share(link, bursts[rank]),
+            compute_s=compute_s * cluster.local_steps,
+            earlier_s=_earlier(cluster, compute_s),
+        )
+
+
+def _ack_share(link: Link | None, burst_bytes: float) -> float:
+    if link is None:
+        return 0.0
+    is_cut = burst_bytes < LARGEST_PACKET if burst_bytes else link.rate_mbit <= MOST_CUT_MBIT
+    return ACK_SHARE if is_cut else 0.0
+
+
+def _earlier(cluster: Cluster, compute_s: float) -> tuple[float, ...]:
+    """How long before computing ends each bucket is ready."""
+    sizes = cluster.buckets
+    if not (cluster.overlap or cluster.facts.overlaps_backward):
+        return (0.0,) * len(sizes)
+    backward_s = compute_s * BACKWARD_SHARE
+    return tuple(backward_s * (1 - done / sum(sizes)) for done in accumulate(sizes))
+
+
+@functools.cache
+def _bytes(cluster: Cluster) -> tuple[float, float]:
+    """Sent by a worker, with framing; and sent or received by the busiest node."""
+    rounds = min(cluster.period * 2, 200) if cluster.passes else 1
+    found = predict(cluster.strategy, cluster.setting, cluster.rounds or rounds)
+    added = predict_framing(cluster.strategy, cluster.setting, cluster.rounds or rounds)
+    return found.sent_mean + added.sent_mean, max(found.sent_max, found.received_max)
