@@ -25,7 +25,7 @@ from cluster.spec.schedules.pairwise import cycle_length
 from cluster.spec.strategies import STRATEGIES
 
 FOLDER = Path(__file__).resolve().parent / "runs"
-LISTS = {"fitted": (1601, 9, 1), "left-out": (1602, 22, 3)}
+LISTS = {"fitted": (1601, 9, 1), "left-out": (1603, 22, 3)}
 """Name -> seed, clusters with pretended computing, clusters with a straggler."""
 RUNS_OF_CLUSTER = 5
 RATES_MBIT = (10, 15, 20, 30, 50, 70, 100, 150)
