@@ -1,1 +1,1 @@
-"""Step times and bytes on any cluster, by a cost model fitted to measured runs."""
+"""Step times and bytes on any cluster: an event simulator, and which link is enough."""

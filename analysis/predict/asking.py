@@ -4,7 +4,7 @@ import argparse
 import functools
 
 from analysis.predict.fitted import SHIPPED, Fitted, load
-from analysis.predict.forecast import Cluster
+from analysis.predict.forecast import TREE, Cluster
 from cluster.spec.codecs import parse_codec
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError, between, one_of
@@ -13,6 +13,8 @@ from cluster.spec.quantities import parse_size, parse_time
 from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 1024
+MOST_OF_TREE = 64
+"""Where its nodes differ, each of them is simulated."""
 FASTEST_LINK = 10**13
 """Faster than this project can emulate."""
 LOSSY = ("allreduce", "local-sgd")
@@ -52,10 +54,14 @@ def check(args: argparse.Namespace) -> None:
     """SpecError for what cannot be; args.strategies become the names asked for."""
     known = [name for name, facts in STRATEGIES.items() if facts.exchanges]
     args.strategies = known if args.strategy == "all" else args.strategy.split(",")
+    slow, stragglers = getattr(args, "bottleneck", {}), getattr(args, "straggler", {})
+    if TREE in args.strategies and (slow or stragglers) and args.workers > MOST_OF_TREE:
+        if args.strategy != "all":
+            raise SpecError(f"{TREE} with different nodes: at most {MOST_OF_TREE} workers")
+        args.strategies = [name for name in known if name != TREE]
     for name in args.strategies:
         one_of("strategy", name, ["all", *known])
     between("--workers", args.workers, 2, MOST_WORKERS)
-    slow, stragglers = getattr(args, "bottleneck", {}), getattr(args, "straggler", {})
     for flag, ranks in (("--bottleneck", slow), ("--straggler", stragglers)):
         for rank in ranks:
             between(f"{flag}: a rank", rank, 0, args.workers - 1)

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from analysis.predict.fitted import RANGES, Errors, Fitted
 from analysis.predict.forecast import forecast
-from analysis.predict.nodes import Costs
+from analysis.predict.nodes import Costs, Floats
 from analysis.predict.observations import Observation
 
 FEWEST_RUNS = 4
@@ -28,15 +28,16 @@ TRIES = 40
 def fit(observations: Sequence[Observation]) -> Costs:
     """From logarithms, so that costs are not negative."""
 
-    def error(logs: Sequence[float]) -> float:
+    def error(logs: Floats) -> float:
         costs = Costs(*map(float, np.exp(logs)))
         return fmean(abs(step_error(run, costs)) for run in observations)
 
+    start = np.log(np.array(FIRST_GUESS))
     found = minimize(
         error,
-        np.log(FIRST_GUESS),
+        start,
         method="Nelder-Mead",
-        options={"maxfev": TRIES, "initial_simplex": np.log(FIRST_GUESS) + _SIMPLEX},
+        options={"maxfev": TRIES, "initial_simplex": start + _SIMPLEX},
     )
     return Costs(*(float(f"{value:.4g}") for value in np.exp(found.x)))
 

@@ -37,10 +37,12 @@ from cluster.spec.schedules.pairwise import cycle_length
 from cluster.spec.strategies import StrategyFacts, facts_of
 from cluster.spec.synthetic import BACKWARD_SHARE
 
-ROUNDS, MOST_ROUNDS = 3, 256
+ROUNDS, MOST_ROUNDS = 2, 256
 """That are simulated where nobody says how many."""
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 """Defaults of torch's DistributedDataParallel."""
+TREE, SMALL_TREE = "reduce-broadcast", 16
+"""All nodes of a tree differ, and a round is as long as its root's link takes: log2 N messages."""
 LARGEST_PACKET = 64 * 1024
 """Where packets of this size pass a link whole, few acknowledgements are sent."""
 ACK_SHARE = HEADER_BYTES / (2 * SEGMENT_BYTES)
@@ -148,12 +150,27 @@ class Forecast:
 @functools.lru_cache(maxsize=4096)
 def forecast(cluster: Cluster, costs: Costs) -> Forecast:
     """`costs` are those of the host; the cores are the cluster's."""
-    found = timeline(cluster, costs)
-    first = 1 if cluster.rounds else len(found.exchanged) // 2
-    round_s = found.median_round_s(cluster.period, cluster.workers, first)
+    round_s = _round_s(cluster, costs)
     sent, busiest = _bytes(replace(cluster, link=None, slow=(), compute_s=0.0, burst_bytes=()))
     computing = cluster.compute_s * cluster.local_steps
     return Forecast(round_s / cluster.local_steps, max(0.0, round_s - computing), sent, busiest)
+
+
+def _round_s(cluster: Cluster, costs: Costs) -> float:
+    """Of a large tree of equal nodes: what a level of a small one takes, for each of its levels."""
+    if cluster.strategy == TREE and cluster.workers > SMALL_TREE and _is_equal(cluster):
+        computing = cluster.compute_s * cluster.local_steps
+        small = _round_s(replace(cluster, workers=SMALL_TREE), costs) - computing
+        return (
+            computing + small * (cluster.workers - 1).bit_length() / (SMALL_TREE - 1).bit_length()
+        )
+    found = timeline(cluster, costs)
+    first = 1 if cluster.rounds else len(found.exchanged) // 2
+    return found.median_round_s(cluster.period, cluster.workers, first)
+
+
+def _is_equal(cluster: Cluster) -> bool:
+    return not (cluster.slow or cluster.stragglers or cluster.burst_bytes)
 
 
 def bound_s(cluster: Cluster) -> float | None:
@@ -184,7 +201,7 @@ def timeline(cluster: Cluster, costs: Costs) -> Timeline:
 
 def _enough_rounds(cluster: Cluster) -> int:
     """Equal nodes repeat the first round; lateness travels from pair to pair."""
-    equal = not (cluster.slow or cluster.stragglers or cluster.burst_bytes)
+    equal = _is_equal(cluster)
     if cluster.passes is None:
         return 1 if equal and not cluster.facts.centre else ROUNDS
     return cluster.period if equal else max(2 * cluster.period, 2 * cluster.workers)

@@ -51,7 +51,9 @@ def all_reduce_bound_s(model_bytes: float, up: Sequence[float], down: Sequence[f
     sums = csr_array(np.hstack([np.kron(np.eye(3), np.ones(nodes)), np.zeros((3, 1))]))
     goal = np.append(np.zeros(3 * nodes), 1.0)
     totals = [1, nodes - 1, nodes - 1]
-    found = linprog(goal, A_ub=rows, b_ub=limits, A_eq=sums, b_eq=totals, method="highs")
+    found = linprog(  # type: ignore[call-overload]  # takes sparse arrays, too
+        goal, A_ub=rows, b_ub=limits, A_eq=sums, b_eq=totals, method="highs"
+    )
     if not found.success:
         raise ArithmeticError(f"the linear program of the lower bound: {found.message}")
     return float(found.fun) * model_bytes / scale

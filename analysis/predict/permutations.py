@@ -13,7 +13,6 @@ import numpy as np
 from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, last_stages
 from cluster.spec.schedules.messages import Flow, Messages
 
-
 ENOUGH = 64
 """Steps of a ring of equal nodes, after which each takes as long as the one before."""
 

@@ -35,7 +35,7 @@ Places = NDArray[np.int64]
 
 MANY = 5_000
 """Messages, beyond which rounds without shared links are simulated as arrays."""
-FEW = 100
+FEW = 10
 """The same where one node of each kind is simulated."""
 DATA_ROWS = 3
 """Of what a message uses: its sender's link, its receiver's, the host. Then come links that carry

@@ -9,7 +9,7 @@ from analysis.report.accuracy import accuracy, consensus, correlation, learning,
 from analysis.report.context import Report
 from analysis.report.overview import all_runs, environment, overview, repeat, trust
 from analysis.report.page import Section
-from analysis.report.references import prediction, published
+from analysis.report.references import needed_link, prediction, published
 from analysis.report.time import bottlenecks, epochs, scaling, steps
 from analysis.report.traffic import bandwidth, by_node, gpus, over_time
 
@@ -42,7 +42,13 @@ GROUPS = (
         "appendix",
         "Appendix",
         [],
-        [prediction.section, all_runs.section, environment.section, repeat.section],
+        [
+            needed_link.section,
+            prediction.section,
+            all_runs.section,
+            environment.section,
+            repeat.section,
+        ],
     ),
 )
 

@@ -11,7 +11,6 @@ from analysis.predict.crossovers import (
     worker_counts,
 )
 
-
 TIE = 0.01
 
 

@@ -131,7 +131,7 @@ def test_errors_are_those_of_runs_that_were_not_seen(tmp_path: Path) -> None:
     assert model.errors.runs == 2
     assert model.errors.step_worst == pytest.approx(1 / 3, rel=0.05)
     assert model.errors.exchange_median < 0.02
-    assert model.ranges["workers"] == (2, 6)
+    assert list(model.ranges["workers"]) == [2, 6]
     save(model, tmp_path / "fitted.json")
     assert load(tmp_path / "fitted.json") == model
 
@@ -161,14 +161,14 @@ def test_the_shipped_costs_know_their_error() -> None:
     assert model.errors.bytes_median <= 0.001
 
 
-def model(error: float) -> Fitted:
+def fitted_with(error: float) -> Fitted:
     ranges = {"workers": (2.0, 6.0), "rate_mbit": (50.0, 200.0), "model_bytes": (1e5, 1e6)}
     missed = Errors(100, error, 2 * error, error, 2 * error, 0.0, 0.0)
     return Fitted(COSTS.message_s, COSTS.byte_s, 40, "2026-11-18", ranges, missed)
 
 
 def test_what_is_outside_of_measured_runs_is_named() -> None:
-    known = model(0.02)
+    known = fitted_with(0.02)
     assert known.outside(cluster("allreduce")) == ""
     assert known.outside(cluster("allreduce", 8)) == "workers outside"
     far = known.outside(cluster("allreduce", 1024, 10_000))
@@ -178,10 +178,10 @@ def test_what_is_outside_of_measured_runs_is_named() -> None:
 def test_crossovers_are_called_beyond_the_models_own_error_only() -> None:
     """With more workers a ring overtakes a star; a model that misses 40 % cannot say where."""
     both = [cluster(name, 16) for name in ("allreduce", "gather-scatter")]
-    by_workers, _ = sweeps(model(0.02), both)
+    by_workers, _ = sweeps(fitted_with(0.02), both)
     assert [c.faster for c in by_workers.crossovers] in (["allreduce"], [])
     assert by_workers.stretches[-1].fastest == ("allreduce",)
-    blind, _ = sweeps(model(5.0), both)
+    blind, _ = sweeps(fitted_with(5.0), both)
     assert blind.crossovers == ()
     assert set(blind.stretches[0].fastest) == {"allreduce", "gather-scatter"}
 

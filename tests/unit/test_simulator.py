@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,8 @@ def test_simgrid_finds_the_same_times(strategy: str) -> None:
 def test_buckets_are_exchanged_while_the_rest_computes() -> None:
     """Two halves of a second each; the first is ready half a second before computing ends."""
     half = tuple(
-        replace(flow, message_bytes=flow.message_bytes / 2) for flow in messages_of("pairwise", 2)
+        replace(flow, message_bytes=Fraction(flow.message_bytes) / 2)
+        for flow in messages_of("pairwise", 2)
     )
     second = MODEL_BYTES / RATE
 
