@@ -60,7 +60,7 @@ def flags_of(*words: str) -> set[str]:
 def program(command: Command) -> tuple[str, ...]:
     """The words that name a program and its part: bench links, workloads.data fetch."""
     module, *rest = command.words[2:]
-    has_parts = module == "bench" or rest[:1] in (["fit"], ["fetch"], ["status"])
+    has_parts = module == "bench" or rest[:1] in (["fit"], ["need"], ["fetch"], ["status"])
     if not has_parts or not rest or rest[0].startswith("-"):
         return (module,)
     return (module, NAMES[0] if rest[0] == "NAME" else rest[0])
