@@ -19,6 +19,7 @@ from analysis.report.figures import (
     present,
 )
 from analysis.report.page import Chart, Choice, Fragment, Headline, Layout, Section, Trace, render
+from analysis.tables.columns import RENAMED
 from analysis.tables.labels import differing, labels
 from cluster.spec.documents.session_plan import SessionFolder, SessionPlan
 
@@ -60,7 +61,7 @@ class PlannedLine:
 def planned_lines(plan: SessionPlan) -> list[PlannedLine]:
     table = pd.DataFrame(
         [{"run": planned.run, **planned.spec} for planned in plan.runs], dtype=object
-    )
+    ).rename(columns=RENAMED)
     rows = [row for _, row in table.iterrows()]
     names = labels(rows, differing(table), with_workers=table["workers"].nunique() > 1)
     return [

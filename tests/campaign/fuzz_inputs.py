@@ -195,7 +195,7 @@ def _nothing_starts() -> Iterator[None]:
         plan.settle(list(experiments)[:SETTLED], "netns", lambda _: None)
         raise Planned
 
-    engine = mock.Mock(check=settle_and_stop)
+    engine = mock.Mock(check=settle_and_stop, limited_cores=lambda: 2)
     chooser = mock.Mock(side_effect=presets.take_last, lines={})
     with (
         mock.patch.object(EngineRow, "load", return_value=engine),
