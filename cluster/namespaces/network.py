@@ -41,7 +41,7 @@ def write_hosts_file(nodes: int) -> None:
     file.write_text("\n".join(lines) + "\n")
     file.chmod(0o644)
     subprocess.run(["mount", "--bind", str(file), "/etc/hosts"], check=True)
-    subprocess.run(["umount", "/tmp"], check=True)
+    subprocess.run(["umount", "--lazy", "/tmp"], check=True)
 
 
 def create_namespaces(nodes: int) -> list[int]:
@@ -123,7 +123,8 @@ def _steer_packets(nodes: int) -> None:
         for rank in range(nodes):
             queue = Path("/sys/class/net", node_name(rank), "queues/rx-0/rps_cpus")
             queue.write_text(all_cores)
-    subprocess.run(["umount", "/sys"], check=True)
+    # A library that is being imported may have a file of it open: then it goes with that file.
+    subprocess.run(["umount", "--lazy", "/sys"], check=True)
 
 
 def address(rank: int) -> str:
