@@ -38,6 +38,7 @@ from cluster.spec.documents.records import Counters, read_all_counters, total
 from cluster.spec.documents.run_folder import node_name
 
 STATE_EVERY_S = 0.5
+STATISTICS_TRIES = 3
 API_READINGS_PER_INTERVAL = 2
 """Of all containers together."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
@@ -202,11 +203,17 @@ class DockerCluster:
         import docker
 
         def read(rank: int) -> list[LinkStatistics]:
-            try:
-                answer = self._containers[rank].exec_run(setup.STATISTICS)
-                return [setup.parse_statistics(answer.output, node_name(rank))]
-            except (docker.errors.APIError, ValueError):  # the node has ended
-                return []
+            for _ in range(STATISTICS_TRIES):
+                try:
+                    answer = self._containers[rank].exec_run(setup.STATISTICS)
+                    return [setup.parse_statistics(answer.output, node_name(rank))]
+                except docker.errors.APIError:  # the node has ended
+                    break
+                except (
+                    ValueError
+                ):  # on a busy machine Docker may lose the output of a short command
+                    continue
+            return []
 
         with ThreadPoolExecutor(max_workers=8) as pool:
             return [entry for entries in pool.map(read, self.plan.links) for entry in entries]

@@ -36,6 +36,7 @@ def main() -> None:
         average_gradients(model, rank, world)
         optimizer.step()
     print(f"rank {rank}: loss {loss.item():.4f}")
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             **{name: document[name] for name in ("model_bytes", "steps", "rounds")},
             "sent_per_step_bytes": per_step["sent_mean_bytes"],
             "predicted_per_step_bytes": per_step["predicted_mean_bytes"],
+            "predicted_framing_per_step_bytes": per_step.get("predicted_framing_bytes"),
             "sent_over_predicted": per_step["ratio"],
             "busiest_sent_per_step_bytes": per_step["sent_max_bytes"],
             "busiest_predicted_per_step_bytes": per_step["predicted_max_bytes"],
@@ -135,10 +136,10 @@ def test_the_recorded_session_prints_the_recorded_table(
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[:5] == [
         "payload sent per worker and step, measured and predicted",
-        "run accuracy sent predicted ratio per step counters",
+        "run accuracy sent predicted framing ratio per step counters",
         "20261116-015441-1bc7",
-        "001-allreduce-n3-s1 48.39 % 117.7 kB 116.5 kB 1.011 71.8 ms 0.002 %",
-        "002-pairwise-n3-p1-exponential-s1 47.58 % 58.42 kB 58.24 kB 1.003 75.8 ms 0.003 %",
+        "001-allreduce-n3-s1 48.39 % 117.7 kB 116.5 kB - 1.011 71.8 ms 0.002 %",
+        "002-pairwise-n3-p1-exponential-s1 47.58 % 58.42 kB 58.24 kB - 1.003 75.8 ms 0.003 %",
     ]
 
 

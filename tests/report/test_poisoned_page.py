@@ -32,7 +32,7 @@ POISONS = (
 )
 KEPT = (
     *("status", "target", "link", "bottleneck", "straggler", "total_memory", "role", "partition"),
-    "compress",
+    *("compress", "strategy"),
 )
 """Texts that are checked when they are read, beside options with choices."""
 CHOSEN = {field.name for field in dataclasses.fields(Experiment) if field.metadata["choices"]}
@@ -92,6 +92,10 @@ def page(tmp_path: Path) -> Path:
     poison = Poison()
     for run in find_runs(tmp_path / "runs"):
         poison.into_run(run)
+    own = find_runs(tmp_path / "runs")[2]
+    document = json.loads(own.summary.read_text())
+    document["spec"]["strategy"] = f"{POISONS[0]}.py"  # a file of the user's own
+    own.summary.write_text(json.dumps(document))
     failed = find_runs(tmp_path / "runs")[0]
     document = json.loads(failed.summary.read_text())
     failed.summary.write_text(json.dumps(document | {"status": "failed", "error": POISONS[1]}))
