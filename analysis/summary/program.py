@@ -12,7 +12,6 @@ from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import WARM_UP, periodic_median
 from cluster.spec.documents import summary
 from cluster.spec.documents.events import Exited, Operations, Result
-from cluster.spec.documents.records import total
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import Summary
 
@@ -96,22 +95,7 @@ def _matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
     found = traffic_matrix.measure(run.logs, spans)
     if found is None:
         return None
-    train = total(node["train"] for node in run.phases)
-    again = [count or 0 for count in run.retransmitted]
-    payload = [node["train"].sent_payload - n for node, n in zip(run.phases, again, strict=True)]
-    return summary.TrafficMatrix(
-        pairs=traffic_matrix.table(found, None, len(run.logs)),
-        other_destinations_bytes=sum(
-            count for (_, receiver), count in found.sent.items() if receiver is None
-        ),
-        closed_connections=found.closed,
-        interfaces=summary.InterfaceTraffic(
-            payload_bytes=sum(payload),
-            payload_bytes_by_node=payload,
-            retransmitted_bytes_by_node=again,
-            header_bytes=train.sent_bytes - train.sent_payload,
-        ),
-    )
+    return traffic.matrix_of(run, found, None)
 
 
 def _seconds(run: RecordedRun) -> summary.Seconds:

@@ -117,11 +117,20 @@ def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
         return None
     rounds = epochs * run.experiment.rounds_per_epoch
     predicted = _predicted_pairs(run, hello, rounds)
+    return matrix_of(run, found, predicted)
+
+
+def matrix_of(
+    run: RecordedRun,
+    found: traffic_matrix.Measured,
+    predicted: predicted_matrix.Matrix | None,
+) -> summary.TrafficMatrix:
+    """What connections carried, beside what the interfaces counted in training."""
     train = total(node["train"] for node in run.phases)
     again = [count or 0 for count in run.retransmitted]
     payload = [node["train"].sent_payload - n for node, n in zip(run.phases, again, strict=True)]
     return summary.TrafficMatrix(
-        pairs=traffic_matrix.table(found, predicted, run.experiment.nodes),
+        pairs=traffic_matrix.table(found, predicted, len(run.logs)),
         other_destinations_bytes=sum(
             count for (_, receiver), count in found.sent.items() if receiver is None
         ),
