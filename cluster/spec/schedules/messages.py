@@ -19,8 +19,6 @@ The building blocks, for M bytes:
     star    leaves send M to a centre, which sends M back to each of them, chunk by chunk
     two phases   everyone sends piece j, M/g, to member j, which averages what it got, encodes it
             again and sends it to everyone: 2(g-1) messages of M/g, for codes that do not add up
-    halving-doubling   partners at distance P/2, P/4, ..., 1 swap halves of halves, then pieces:
-            2 log2 P messages
     tree    binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a
             step; results go down, to all children at once. Both chunk by chunk, at the same time
 
@@ -333,27 +331,6 @@ def all_reduce(_index: int, setting: Setting) -> Messages:
 def ring(_index: int, setting: Setting) -> Messages:
     """A ring of everybody, written with send and receive: to the next rank."""
     return tuple(_rings([setting.ring], setting.exchanged_bytes))
-
-
-def halving_doubling(_index: int, setting: Setting) -> Messages:
-    """Partners at distance P/2, ..., 1 swap halves, then pieces, P being a power of two.
-
-    Ranks from P on hand their M to the rank P below before, and get the result back.
-    """
-    if setting.workers == 1:
-        return ()
-    power = 1 << setting.workers.bit_length() - 1
-    late, early = tuple(range(power, setting.workers)), tuple(range(setting.workers - power))
-    first = 1 if late else 0
-    size, ranks = setting.exchanged_bytes, tuple(range(power))
-    flows = [Flow(late, early, size)] if late else []
-    distances = [power >> level for level in range(1, power.bit_length())]
-    for step, distance in enumerate((*distances, *reversed(distances))):
-        partners = tuple(rank ^ distance for rank in ranks)
-        flows.append(Flow(ranks, partners, Fraction(size * distance, power), step=first + step))
-    if late:
-        flows.append(Flow(early, late, size, step=first + 2 * len(distances)))
-    return tuple(flows)
 
 
 def all_gather(_index: int, setting: Setting) -> Messages:
