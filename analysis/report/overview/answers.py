@@ -347,6 +347,8 @@ def _one_seed(report: Report) -> str:
 def _times_trusted(report: Report) -> str:
     completed = report.runs.completed
     if report.contended:
+        if len(report.contended) == len(completed):
+            return "Times: no, the host was contended (grey)."
         runs = f"{len(report.contended)} of {len(completed)} runs"
         return f"Times: not of {runs}, whose host was contended (grey); the orders leave them out."
     if len(report.configurations) < 2:

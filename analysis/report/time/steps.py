@@ -7,6 +7,7 @@ import pandas as pd
 from analysis.report import figures
 from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Details, Row, Section, Table, Trace
+from analysis.tables.configurations import Configuration
 from cluster.observe.units import percents, seconds_text
 
 COLUMNS = [
@@ -44,7 +45,7 @@ def section(report: Report) -> Section | None:
     names = tuple(column.key for column in COLUMNS if column.key.endswith("_s"))
     rows: list[Row] = []
     for configuration in report.configurations:
-        model = str(configuration.row["model"])
+        model = _model(configuration)
         row: Row = {
             "configuration": configuration.label,
             "short": configuration.label.removesuffix(f", {model}"),
@@ -64,7 +65,7 @@ def section(report: Report) -> Section | None:
         replace(
             _chart(place, model, [row for row in rows if row["model"] == model]),
             contended=report.why_contended(
-                config for config in report.configurations if str(config.row["model"]) == model
+                config for config in report.configurations if _model(config) == model
             ),
         )
         for place, model in enumerate(dict.fromkeys(row["model"] for row in rows))
@@ -83,6 +84,12 @@ def rest(step: float | None, compute: float | None, exposed: float | None) -> fl
 
 def _bound(row: Row) -> float:
     return float(row["communication_bound_s"]) + float(row["compute_median_s"] or 0)
+
+
+def _model(configuration: Configuration) -> str:
+    """A program of the user's own has a model that only it knows."""
+    name = configuration.row["model"]
+    return "a program" if pd.isna(name) else str(name)
 
 
 def _chart(place: int, model: str, rows: list[Row]) -> Chart:
