@@ -48,6 +48,13 @@ NOTICED_STEAL = 0.02
 """Of all cores' time: less is lost in the 10 ms ticks in which it is counted."""
 
 
+CROWDED_SHARE, SATURATED_SHARE = 0.25, 0.95
+"""Of all cores' time: other processes took more than the one, and the cores were busy for more
+than the other. Nodes that sleep in turn wait little: with a busy loop on each of two cores a step
+was 22 % longer with waits of 11 %, others had 52 %, and cores were busy for 99 %. On an idle
+machine it was 4 and 83 % at most (2026-11-18)."""
+
+
 def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
     limits, is_dilated = run.experiment.host_limits, run.experiment.slowdown != 1
     nodes = [
@@ -102,7 +109,8 @@ def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
     ahead = [node.ahead_share for node in nodes if node.ahead_share is not None]
     shares = [node.cpu_share for node in nodes if node.cpu_share is not None]
     verdict = HELD if waits and len(waits) == len(nodes) else UNKNOWN
-    if any(map(_is_late, nodes)) or _is_stolen(host):
+    is_crowded = not ahead and _is_crowded(host)  # dilated nodes have CPU to spare
+    if any(map(_is_late, nodes)) or _is_stolen(host) or is_crowded:
         verdict = CONTENDED
     elif max(ahead, default=0.0) > COARSE_SHARE:
         verdict = COARSE
@@ -119,6 +127,11 @@ def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
 def _is_late(node: NodeFidelity) -> bool:
     most = CONTENDED_SHARE if node.ahead_share is None else LATE_SHARE
     return (node.wait_share or 0.0) > most
+
+
+def _is_crowded(host: Fidelity) -> bool:
+    others, busy = host.others_share or 0.0, host.busy_share or 0.0
+    return others > CROWDED_SHARE and busy > SATURATED_SHARE
 
 
 def _is_stolen(host: Fidelity) -> bool:

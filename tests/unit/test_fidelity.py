@@ -7,7 +7,15 @@ from analysis.tables.noise import TIMES_AGREE
 from cluster.observe.results_table import contention_note
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.records import HostSample
-from cluster.spec.documents.summary import COARSE, CONTENDED, HELD, UNKNOWN, Fidelity, Summary
+from cluster.spec.documents.summary import (
+    COARSE,
+    CONTENDED,
+    HELD,
+    UNKNOWN,
+    Fidelity,
+    NodeFidelity,
+    Summary,
+)
 
 QUIET = Fidelity(verdict=UNKNOWN, busy_share=0.5, steal_share=0.0)
 
@@ -94,6 +102,23 @@ def test_cpu_that_the_hypervisor_took_is_contention(
 ) -> None:
     node = of_worker(0, [step(0.1, 0.1, 0.0)] * 3)
     host = Fidelity(verdict=UNKNOWN, busy_share=busy, steal_share=steal)
+    assert judge([node], host).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("others_share", "busy_share", "ahead_share", "verdict"),
+    [
+        (0.52, 0.99, None, CONTENDED),
+        (0.52, 0.80, None, HELD),
+        (0.04, 1.00, None, HELD),
+        (0.52, 0.99, 0.01, HELD),
+    ],
+)
+def test_other_processes_on_busy_cores_are_contention_without_dilation(
+    others_share: float, busy_share: float, ahead_share: float | None, verdict: str
+) -> None:
+    node = NodeFidelity(node="node0", rank=0, wait_share=0.01, ahead_share=ahead_share)
+    host = Fidelity(verdict=UNKNOWN, others_share=others_share, busy_share=busy_share)
     assert judge([node], host).verdict == verdict
 
 
