@@ -11,13 +11,14 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from bench.page import PAGE, write_section
-from bench.table import Benchmark
+from bench.tools.page import PAGE, write_section
+from bench.tools.table import Benchmark
 from cluster.spec.command_line import Parser, run
 
 NAMES = (
     *("bytes", "exchange", "overlap", "step_time", "emulated_compute", "links"),
     *("startup", "predict", "report", "learning", "live", "codecs", "dilation"),
+    *("collector", "slowdown", "free_links"),
 )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, counts, measure, sizes
-from bench.table import Table
+from bench.tools.session import add_engine, counts, measure, sizes
+from bench.tools.table import Table
 from cluster.spec.strategies import STRATEGIES
 
 STEPS = 4

@@ -11,8 +11,8 @@ import functools
 import time
 from collections.abc import Callable
 
-from bench.session import count
-from bench.table import Table
+from bench.tools.session import count
+from bench.tools.table import Table
 from cluster.spec.codecs import parse_codec
 
 CODECS = ("int8", "int4", "2bit", "sign", "topk:0.01")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, count, known, measure, sizes
-from bench.table import Table
+from bench.tools.session import add_engine, count, known, measure, sizes
+from bench.tools.table import Table
 
 COMPUTE_S = (0.05, 0.2, 1.0)
 STEPS = 20

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import add_engine, count, known, measure, sizes
-from bench.table import Table
+from bench.tools.session import add_engine, count, known, measure, sizes
+from bench.tools.table import Table
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import one_of
 from cluster.spec.strategies import STRATEGIES

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.session import known, measure
-from bench.table import Table
+from bench.tools.session import known, measure
+from bench.tools.table import Table
 
 MNIST = "--train-size 60000 --lr 0.05 --momentum 0.5"
 LARGE = f"--strategy allreduce --workers 8 --epochs 5 {MNIST}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench.session import count, measure
-from bench.table import Table
+from bench.tools.session import count, measure
+from bench.tools.table import Table
 
 RATES = "1mbit,2mbit,5mbit,10mbit,20mbit,50mbit,100mbit,200mbit,500mbit,1gbit"
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from bench.session import PROJECT, add_engine, count
-from bench.table import Table
+from bench.tools.session import PROJECT, add_engine, count
+from bench.tools.table import Table
 from cluster.observe.units import percent_text, seconds_text
 from cluster.spec.documents.events import Epoch, Step
 from cluster.spec.documents.run_folder import find_runs

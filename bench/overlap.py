@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 
 from analysis.theory import predicted_bytes as theory
-from bench.session import add_engine, known, measure, sizes
-from bench.table import Table
+from bench.tools.session import add_engine, known, measure, sizes
+from bench.tools.table import Table
 from cluster.spec.schedules.messages import Setting
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64

@@ -1,7 +1,7 @@
 """Error of predictions on runs that the host's costs were not fitted to.
 
 Measures the runs of bench/runs/fitted.toml and bench/runs/left-out.toml, which a seeded draw listed
-beforehand (bench/drawn_runs.py), fits the costs to the first and prints the errors on the second:
+beforehand (bench/runs/draw.py), fits the costs to the first and prints the errors on the second:
 of steps, of exchanges and of bytes. Runs on a contended host are left out. 15 minutes on two idle
 cores.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 from analysis.predict.fitted import SHIPPED, Fitted, save
 from analysis.predict.fitting import errors, fit_to
 from analysis.predict.observations import Observation, observe_all
-from bench.drawn_runs import FOLDER
-from bench.session import call
-from bench.table import Table
+from bench.runs.draw import FOLDER
+from bench.tools.session import call
+from bench.tools.table import Table
 from cluster.spec.documents.run_folder import find_runs
 
 

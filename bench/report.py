@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.session import PROJECT, count, counts
-from bench.table import Table
+from bench.tools.session import PROJECT, count, counts
+from bench.tools.table import Table
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.browser import chromium
 from tests.peak_memory import peak_bytes

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.session import add_engine, call, counts
-from bench.table import Table
+from bench.tools.session import add_engine, call, counts
+from bench.tools.table import Table
 from cluster.observe.units import bytes_text
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.run_folder import find_runs

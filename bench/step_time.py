@@ -10,8 +10,8 @@ import argparse
 from statistics import median
 
 from bench.exchange import EVERY_STEP
-from bench.session import add_engine, count, known, measure
-from bench.table import Table
+from bench.tools.session import add_engine, count, known, measure
+from bench.tools.table import Table
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

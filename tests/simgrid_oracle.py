@@ -41,7 +41,7 @@ def main() -> None:
     awaited = []
     for place, (source, destination, _, waits_for) in enumerate(messages):
         pair = source, destination
-        awaited.append([*waits_for, *([before[pair]] if pair in before else [])])
+        awaited.append({*waits_for, *([before[pair]] if pair in before else [])})
         before[pair] = place
     signals = {
         (place, other): Semaphore(0) for place in range(len(messages)) for other in awaited[place]

@@ -17,8 +17,12 @@ MOST_OF_TREE = 64
 """Where its nodes differ, each of them is simulated."""
 FASTEST_LINK = 10**13
 """Faster than this project can emulate."""
-LOSSY = ("allreduce", "local-sgd")
-"""Strategies that take lossy codecs."""
+
+
+def carries(strategy: str, compress: str) -> bool:
+    """Whether the exchange of this strategy can take this codec."""
+    codec = parse_codec(compress)
+    return not codec.lossy or strategy in codec.carriers
 
 
 def add_cluster(parser: Parser, needs_link: bool) -> None:
@@ -84,7 +88,12 @@ def named(
     facts = STRATEGIES[strategy]
     if local_steps is not None:
         between("--local-steps", local_steps, 1, 100_000)
-    if parse_codec(compress).lossy and strategy not in LOSSY:
+    if parse_codec(compress).rank:
+        raise ValueError(
+            f"--compress {compress}: its bytes depend on the shapes of a model's layers; measure a"
+            " run instead"
+        )
+    if not carries(strategy, compress):
         compress = "none"
     trains_locally = facts.local_steps > 1
     return Cluster(

@@ -34,6 +34,7 @@ from cluster.spec.schedules.messages import (
     Setting,
 )
 from cluster.spec.schedules.pairwise import cycle_length
+from cluster.spec.schedules.recorded import RecordedSchedule
 from cluster.spec.strategies import StrategyFacts, facts_of
 from cluster.spec.synthetic import BACKWARD_SHARE
 
@@ -83,6 +84,8 @@ class Cluster:
     """That all nodes share, where they are emulated; None: every node has its own."""
     rounds: int | None = None
     """To simulate; None: until they repeat themselves."""
+    recorded: RecordedSchedule | None = None
+    """The message schedule of a strategy of the user's own."""
 
     @property
     def facts(self) -> StrategyFacts:
@@ -95,6 +98,8 @@ class Cluster:
     @property
     def sent_model_bytes(self) -> int:
         """The model as it is sent."""
+        if self.bucket_bytes:
+            return sum(self.bucket_bytes)
         if self.compress == "none":
             return self.model_bytes
         return parse_codec(self.compress).encoded_bytes(max(1, self.model_bytes // FLOAT_BYTES))
@@ -194,6 +199,8 @@ def timeline(cluster: Cluster, costs: Costs) -> Timeline:
 
     def messages(stage: int) -> Messages:
         index, bucket = divmod(stage, len(pieces))
+        if cluster.recorded is not None:
+            return on_the_wire(cluster.recorded.messages(index))
         return on_the_wire(cluster.facts.messages(index, pieces[bucket]))
 
     return simulate(messages, list(_nodes(cluster, costs)), min(rounds, MOST_ROUNDS), emulated)
@@ -267,6 +274,8 @@ def _earlier(cluster: Cluster, compute_s: float) -> tuple[float, ...]:
 def _bytes(cluster: Cluster) -> tuple[float, float]:
     """Sent by a worker, with framing; and sent or received by the busiest node."""
     rounds = min(cluster.period * 2, 200) if cluster.passes else 1
-    found = predict(cluster.strategy, cluster.setting, cluster.rounds or rounds)
+    found = predict(cluster.strategy, cluster.setting, cluster.rounds or rounds, cluster.recorded)
+    if cluster.recorded is not None:  # how it cuts its messages is its own matter
+        return found.sent_mean, max(found.sent_max, found.received_max)
     added = predict_framing(cluster.strategy, cluster.setting, cluster.rounds or rounds)
     return found.sent_mean + added.sent_mean, max(found.sent_max, found.received_max)

@@ -6,7 +6,7 @@ python3 -m analysis.predict need --workers 16 --model-bytes 440M --compute 300ms
 import argparse
 from collections.abc import Iterator, Sequence
 
-from analysis.predict.asking import LOSSY, add_cluster, add_fit, check, named, read_fit
+from analysis.predict.asking import add_cluster, add_fit, carries, check, named, read_fit
 from analysis.predict.fitted import Fitted, error_text
 from analysis.predict.need import PAYS, RATES_BIT, UTILISATIONS, Need, best_first
 from analysis.predict.nodes import Costs
@@ -62,7 +62,7 @@ def needs(args: argparse.Namespace, model: Fitted) -> list[Need]:
         for strategy in args.strategies
         for steps in (local if local and STRATEGIES[strategy].local_steps > 1 else [None])
         for codec in codecs
-        if strategy in LOSSY or not parse_codec(codec).lossy
+        if carries(strategy, codec)
     ]
 
 

@@ -5,17 +5,21 @@ name, of a real one the median of the workers that have a whole core.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from analysis.predict.forecast import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
 from cluster.spec.codecs import FLOAT_BYTES
+from cluster.spec.documents.event_reader import most_bytes, read_events
+from cluster.spec.documents.events import Schedule
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import NO_CONCLUSION, Summary
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
+from cluster.spec.own_code import is_own
+from cluster.spec.schedules.recorded import RecordedSchedule
 from cluster.spec.strategies import facts_of
 
 T = TypeVar("T")
@@ -46,6 +50,8 @@ def observe(folder: RunFolder) -> Observation | None:
         if summary.fidelity is not None and summary.fidelity.verdict in NO_CONCLUSION:
             return None
         cluster = _cluster(summary, experiment, folder.read_environment().cores)
+        if is_own(experiment.strategy):
+            cluster = replace(cluster, recorded=_recorded_schedule(folder, experiment))
         return _observation(summary, cluster)
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
@@ -64,6 +70,15 @@ def _observation(summary: Summary, cluster: Cluster) -> Observation:
         sent_bytes=sent * known(summary.steps) / known(summary.rounds),
         run=f"{summary.session}/{summary.run}",
     )
+
+
+def _recorded_schedule(folder: RunFolder, run: Experiment) -> RecordedSchedule:
+    """Of a strategy of the user's own; ValueError where it says nothing of what it sends when."""
+    if run.bucket_mb is not None or run.overlap:
+        raise ValueError("its messages are those of all buckets together")
+    events = read_events(folder.events(0), most_bytes(run))
+    found = known(next((event for event in events if isinstance(event, Schedule)), None))
+    return RecordedSchedule.of(found.rounds, found.order, run.nodes)
 
 
 def _cluster(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
@@ -133,7 +148,7 @@ def is_covered(run: Experiment) -> bool:
     if run.program is not None or run.gpu or run.launcher != "torch":
         return False
     facts = facts_of(run.strategy)
-    if not facts.exchanges or not facts.has_schedule:
+    if not facts.exchanges or not (facts.has_schedule or is_own(run.strategy)):
         return False
     loss = any(link.loss for link in run.links.values())
     return run.workers > 1 and not loss and run.steps_per_epoch % run.local_steps == 0

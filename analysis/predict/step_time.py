@@ -4,7 +4,7 @@ import functools
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
-from cluster.spec.codecs import FLOAT_BYTES
+from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_foreign, is_own
@@ -30,7 +30,7 @@ def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
         link=next((link for rank, link in run.links.items() if rank not in slow), None),
         slow=tuple((rank, link) for rank, link in slow.items() if rank < workers),
         compute_s=compute_s,
-        compress=run.compress,
+        compress="none" if parse_codec(run.compress).rank else run.compress,  # shapes: unknown
         passes=None if run.passes is None else min(run.passes, workers - 1),
         schedule=None if run.passes is None else "ring",
         local_steps=run.local_steps,

@@ -3,11 +3,16 @@
 `encoded_bytes(elements)` is exact: workloads/comm/codecs encodes a tensor of so many float32
 numbers into so many bytes. A quantiser has one float32 scale for every CHUNK numbers; top-k keeps
 the same number of values in every chunk of SPARSE_CHUNK numbers, each as a float32 and an index.
+rand-k keeps values at places that all workers draw with the same seed: they need no index, and can
+be added up, so that every exchange carries them. PowerSGD sends two thin matrices for a layer: its
+bytes follow from the layers' shapes (`factored_bytes`), not from their number of elements.
 """
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cluster.spec.errors import unknown
 
@@ -22,8 +27,19 @@ FLOAT_BYTES = 4
 QUANTISED_BITS = {"int8": 8, "int4": 4, "2bit": 2, "sign": 1}
 """Quantiser -> bits of a number, beside the scales."""
 HALVES = ("fp16", "bf16")
-FORMS = ("none", *HALVES, *QUANTISED_BITS, "topk:SHARE")
+SPARSE = ("topk", "randk")
+POWER, MOST_RANK = "powersgd", 1024
+FORMS = (
+    *("none", *HALVES, *QUANTISED_BITS),
+    *(f"{name}:SHARE" for name in SPARSE),
+    f"{POWER}:RANK",
+)
 """What --compress takes."""
+
+OF_CODES = ("allreduce", "allgather", "gather-scatter", "ddp", "local-sgd")
+"""Strategies that can exchange what cannot be added up: decoded where it is averaged."""
+OF_SUMS = ("ring", "halving-doubling", "reduce-broadcast", *OF_CODES)
+"""Those that average at every step, or take differences."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +51,35 @@ class Codec:
     """Of so many float32 numbers."""
     share: float | None = None
     """Of the numbers that a sparse codec keeps."""
+    rank: int | None = None
+    """Of the matrices of PowerSGD."""
 
     @property
     def lossy(self) -> bool:
         """Loses so much that it needs error feedback, and differences instead of parameters."""
         return self.name not in ("none", *HALVES)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether encoded tensors can be added up on their way."""
+        return not self.lossy or self.name in ("randk", POWER)
+
+    @property
+    def carriers(self) -> tuple[str, ...]:
+        """Strategies whose exchange carries it, of the lossy ones."""
+        return OF_SUMS if self.adds_up else OF_CODES
+
 
 @functools.cache
 def parse_codec(text: str) -> Codec:
     """`2bit` or `topk:0.01`; ValueError for anything else."""
     name, has_share, share_text = text.partition(":")
-    if name == "topk":
-        share = _parse_share(text, share_text)
-        return Codec(name, functools.partial(topk_bytes, share=share), share)
+    if name in SPARSE:
+        share = _parse_share(name, text, share_text)
+        size = topk_bytes if name == "topk" else randk_bytes
+        return Codec(name, functools.partial(size, share=share), share)
+    if name == POWER:
+        return Codec(name, _of_unknown_shapes, rank=_parse_rank(text, share_text))
     if text not in FORMS:
         if has_share and name in FORMS:
             raise ValueError(f"{name} takes no parameter, not {text!r}")
@@ -59,17 +90,55 @@ def parse_codec(text: str) -> Codec:
     return Codec(name, lambda elements: item_bytes * elements)
 
 
-def _parse_share(text: str, share_text: str) -> float:
+def _parse_share(name: str, text: str, share_text: str) -> float:
     try:
         share = float(share_text)
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
         raise ValueError(
-            "topk keeps a share of the numbers, above 0 and up to 1, such as topk:0.01,"
+            f"{name} keeps a share of the numbers, above 0 and up to 1, such as {name}:0.01,"
             f" not {text!r}"
         )
     return share
+
+
+def _parse_rank(text: str, rank_text: str) -> int:
+    if not (rank_text.isascii() and rank_text.isdigit() and 1 <= int(rank_text[:9]) <= MOST_RANK):
+        raise ValueError(
+            f"{POWER} takes the rank of its matrices, 1 to {MOST_RANK}, such as {POWER}:2, not"
+            f" {text!r}"
+        )
+    return int(rank_text)
+
+
+def _of_unknown_shapes(_elements: int) -> int:
+    raise ValueError(f"bytes of {POWER} depend on the shapes of a model's layers: measure a run")
+
+
+class Factors(NamedTuple):
+    """Of a layer that is sent as two thin matrices, rows x rank and columns x rank."""
+
+    rows: int
+    columns: int
+    rank: int
+
+
+def factors(shape: Sequence[int], rank: int) -> Factors | None:
+    """None for a layer that would not shrink to less than half, as torch's own hook decides."""
+    if len(shape) < 2:
+        return None
+    rows, columns = shape[0], math.prod(shape[1:])
+    rank = min(rank, rows, columns)
+    return Factors(rows, columns, rank) if 2 * (rows + columns) * rank < rows * columns else None
+
+
+def factored_bytes(shapes: Sequence[Sequence[int]], rank: int) -> list[int]:
+    """Of the two exchanges of a round: layers as they are with the first factors; the second."""
+    found = [(math.prod(shape), factors(shape, rank)) for shape in shapes]
+    first = sum(of.rows * of.rank if of else size for size, of in found)
+    second = sum(of.columns * of.rank for _, of in found if of)
+    return [FLOAT_BYTES * first, *([FLOAT_BYTES * second] if second else [])]
 
 
 def quantised_bytes(elements: int, bits: int) -> int:
@@ -94,10 +163,15 @@ def topk_bytes(elements: int, share: float) -> int:
     return FLOAT_BYTES * kept + -(-kept * INDEX_BITS // 8)
 
 
+def randk_bytes(elements: int, share: float) -> int:
+    """Values as float32."""
+    return FLOAT_BYTES * kept_of(elements, share)
+
+
 def takes_two_phases(codec: Codec, workers: int) -> bool:
     """Whether an all-reduce of what cannot be added up is cheaper in two phases.
 
     Two phases send 2(N-1)/N M, an all-gather (N-1) M. At N = 2 they are equal, and the all-gather
     encodes once instead of twice.
     """
-    return codec.lossy and workers > 2
+    return not codec.adds_up and workers > 2

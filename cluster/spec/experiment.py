@@ -85,8 +85,8 @@ class Experiment:
     """send each bucket during backward, as soon as it is ready"""
     compress: str = _option("none", "strategy", "CODEC")
     """how numbers are encoded for the wire: none, fp16, bf16; or with error feedback int8, int4,
-    2bit, sign, or topk:SHARE such as topk:0.01: gradients of allreduce, outer deltas of
-    local-sgd"""
+    2bit, sign, topk:SHARE such as topk:0.01, randk:SHARE, powersgd:RANK: gradients of strategies
+    that average all workers, outer deltas of local-sgd"""
     error_feedback: float | None = _option(None, "strategy", "DECAY", within=(0, 1))
     """share of what a lossy codec lost that is added to the next exchange; 0 turns it off (default:
     1)"""
@@ -288,16 +288,17 @@ class Experiment:
 
     @property
     def can_be_dilated(self) -> bool:
-        """Whether dilation is a good default: pretended compute needs no cores, and a Java virtual
-        machine takes minutes to start on a part of one."""
+        """Whether dilation is a good default: pretended compute needs no cores, a Java virtual
+        machine takes minutes to start on a part of one, and a program may look at the clock."""
         is_synthetic = self.model.startswith(synthetic.PREFIX)
         is_ours = self.launcher != "spark" and not self.gpu and self.program is None
         return is_ours and not is_synthetic
 
     @property
     def cores_by_rank(self) -> dict[int, float]:
-        """Of every node: a worker computes in one thread where nothing else is said."""
-        return {**dict.fromkeys(range(self.nodes), 1.0), **self.cpus_by_rank}
+        """Of every node: a process computes in one thread where nothing else is said."""
+        cores = float(self.nproc_per_node)
+        return {**dict.fromkeys(range(self.nodes), cores), **self.cpus_by_rank}
 
     @property
     def host_limits(self) -> dict[int, float]:

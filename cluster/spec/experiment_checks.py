@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic
 from cluster.spec.catalogue import DATASETS, MODELS
-from cluster.spec.codecs import parse_codec
+from cluster.spec.codecs import Codec, parse_codec
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 OWN_FORM = "FILE.py:NAME"
 OUTER_STRATEGIES = ("local-sgd", "pairwise")
-LOSSY_STRATEGIES = ("allreduce", "local-sgd")
 """Whose exchange has a form in two phases (schedules.messages.all_reduce)."""
 
 
@@ -45,6 +44,7 @@ def complete(experiment: Experiment) -> None:
         program.complete(experiment)
         _check_nodes(experiment)
         _check_memory(experiment)
+        _check_dilation(experiment)
         return
     program.refuse_alone(experiment)
     _check_own_code(experiment)
@@ -57,7 +57,7 @@ def complete(experiment: Experiment) -> None:
     _refuse(experiment, ineffective_options(experiment.model, experiment.optimizer))
     _check_strategy(experiment)
     _check_outer(experiment)
-    _check_codec(experiment, codec.lossy)
+    _check_codec(experiment, codec)
     _check_passes(experiment)
     _check_nodes(experiment)
     _check_memory(experiment)
@@ -243,20 +243,20 @@ def _check_outer(experiment: Experiment) -> None:
         )
 
 
-def _check_codec(experiment: Experiment, lossy: bool) -> None:
-    """A lossy codec needs an exchange in two phases, and differences instead of parameters."""
+def _check_codec(experiment: Experiment, used: Codec) -> None:
+    """A lossy codec needs an exchange that decodes, and differences instead of parameters."""
     codec = f"compress {experiment.compress}"
-    if not lossy:
+    if not used.lossy:
         if experiment.error_feedback is not None:
             raise SpecError(
                 f"error_feedback does not apply to {codec}, which loses next to nothing"
             )
         return
-    if experiment.strategy not in LOSSY_STRATEGIES or experiment.launcher != "torch":
+    if experiment.strategy not in used.carriers or experiment.launcher != "torch":
+        why = "" if used.adds_up else ": encoded sums cannot be added up on their way"
         raise SpecError(
             f"{codec} does not apply to strategy {experiment.strategy} with launcher"
-            f" {experiment.launcher}: encoded sums cannot be added up on their way; it takes"
-            f" {' or '.join(LOSSY_STRATEGIES)} with launcher torch"
+            f" {experiment.launcher}{why}; it takes {', '.join(used.carriers)} with launcher torch"
         )
     if experiment.gpu:
         raise SpecError(f"{codec} does not go with gpu: it is for exchanges on Gloo")
@@ -267,7 +267,7 @@ def _check_codec(experiment: Experiment, lossy: bool) -> None:
         )
     if experiment.strategy == "local-sgd" and experiment.outer == "none":
         raise SpecError(f"{codec} with local-sgd encodes outer deltas: use --outer sgd:1, not none")
-    if experiment.bucket_mb is not None or experiment.overlap:
+    if experiment.strategy != "ddp" and (experiment.bucket_mb is not None or experiment.overlap):
         raise SpecError(f"{codec} encodes the model in one piece: leave out bucket_mb and overlap")
     if experiment.buffers == "average" and "buffers" not in ineffective_options(
         experiment.model, experiment.optimizer

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 GROUPS = ("cluster", "program")
 """Groups of options that apply to a program; of the others, only ALSO."""
 ALSO = ("strategy", "seed")
-EXCEPT = ("gpu", "timeline", "dilation")
+EXCEPT = ("gpu", "timeline")
 LAUNCHERS = ("torch", "horovod")
 FORMS = "train.py ARGS, python train.py ARGS or python -m MODULE ARGS"
 PYTHON = re.compile(r"python3?(\.\d+)?")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-WITHOUT = {"model": "none", "dataset": "none", "epochs": 1, "dilation": 1.0}
+WITHOUT = {"model": "none", "dataset": "none", "epochs": 1}
 """What stands in a program's Experiment for options that it does not have."""
 
 

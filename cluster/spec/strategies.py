@@ -103,6 +103,11 @@ STRATEGIES: dict[str, StrategyFacts] = {
         messages=schedules.ring,
         colour="#1797a6",
     ),
+    "halving-doubling": StrategyFacts(
+        summary="all-reduce in 2 log2 N messages: partners swap halves, then pieces",
+        messages=schedules.halving_doubling,
+        colour="#3b5bb5",
+    ),
     "allgather": StrategyFacts(
         summary="everyone gets every gradient and averages for itself",
         messages=schedules.all_gather,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analysis.predict.observations import known, observe_all
+from cluster.spec.documents.run_folder import find_runs, write_json
+from cluster.spec.documents.summary import Fidelity
 from tests import laws
 from tests.measuring import PROJECT, measure, one
 
@@ -137,6 +141,12 @@ def test_strategies_of_ones_own_send_what_they_say_beside_an_all_reduce(tmp_path
     for summary in measured.summaries:
         laws.bytes_are_as_predicted(summary, 0.01)
         laws.pairs_are_as_predicted(summary, 0.01)
+    for run in find_runs(tmp_path):  # however busy this host was
+        write_json(run.summary, replace(run.read_summary(), fidelity=Fidelity(verdict="held")))
+    observed = {run.cluster.strategy: run.cluster for run in observe_all(find_runs(tmp_path))}
+    assert set(observed) == set(names)
+    assert observed["allreduce"].recorded is None
+    assert [flow.step for flow in known(observed["star.py"].recorded).messages(0)] == [0, 1]
 
 
 def test_a_strategy_without_messages_is_measured_and_not_predicted(tmp_path: Path) -> None:

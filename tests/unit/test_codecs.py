@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
 from analysis.theory.predicted_bytes import predict
-from cluster.spec.codecs import parse_codec
+from cluster.spec.codecs import factors, parse_codec
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from tests.loopback import on_workers
-from workloads.comm.codecs import open_codec
+from workloads.comm.codecs import open_codec, randk
+from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import Feedback
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.round import Round
@@ -151,6 +155,175 @@ def test_an_encoded_exchange_is_the_plain_one_in_equal_bits(workers: int, tmp_pa
             assert close.float().mean() > 0.99, (codec, size, index)
 
 
+@pytest.mark.parametrize("share", [0.001, 0.05, 1 / 3, 1.0])
+def test_random_places_are_as_many_as_counted_and_the_same_everywhere(share: float) -> None:
+    often = torch.zeros(1000)
+    for size in SIZES:
+        found = [randk.places(size, share, (1, 2, 0), torch.device("cpu")) for _ in range(2)]
+        assert torch.equal(*found)
+        assert 4 * len(found[0]) == parse_codec(f"randk:{share}").encoded_bytes(size)
+        assert len(found[0].unique()) == len(found[0])
+        assert all(0 <= place < size for place in found[0].tolist())
+    for index in range(3000):
+        often[randk.places(1000, share, (1, index, 0), torch.device("cpu"))] += 1
+    expected = 3000 * max(1, round(1000 * share)) / 1000
+    assert float((often - expected).abs().max()) <= 6 * expected**0.5 + 1e-6
+
+
+def carried(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
+    """By every strategy that carries a codec, several rounds."""
+    found: dict[tuple[str, str], list[Tensor]] = {}
+    for codec in CARRIED:
+        for strategy in parse_codec(codec).carriers:
+            if strategy in ("local-sgd", "ddp"):
+                continue
+            spec = _experiment(workers, compress=codec, error_feedback=0.9, strategy=strategy)
+            exchange = stateful_exchange(STRATEGIES[strategy].exchange, spec, torch.zeros(501))
+            found[strategy, codec] = rounds = []
+            for index in range(ROUNDS):
+                flat = values(rank, 501, index)
+                exchange(flat, Round(spec, rank, index))
+                rounds.append(flat)
+    return found
+
+
+CARRIED = ("int8", "topk:0.3", "randk:0.2")
+
+
+def plainly_carried(strategy: str, codec: str, workers: int) -> list[Tensor]:
+    """By one process. The root of a star encodes the mean once more."""
+    senders = [torch.zeros(501) for _ in range(workers)]
+    root = torch.zeros(501)
+
+    def encoded(tensor: Tensor, index: int) -> Tensor:
+        if codec.startswith("randk"):
+            places = randk.places(501, 0.2, (1, index, 0), torch.device("cpu"))
+            return torch.zeros(501).index_copy(0, places, tensor[places])
+        return open_codec(codec).decode(open_codec(codec).encode(tensor), 501)
+
+    results = []
+    for index in range(ROUNDS):
+        sent = []
+        for rank in range(workers):
+            whole = values(rank, 501, index) + 0.9 * senders[rank]
+            sent.append(encoded(whole, index))
+            senders[rank] = whole - sent[-1]
+        mean = torch.stack(sent).mean(0)
+        if strategy == "gather-scatter" and not codec.startswith("randk"):
+            whole = mean + 0.9 * root
+            mean = encoded(whole, index)
+            root = whole - mean
+        results.append(mean)
+    return results
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_every_carrier_leaves_the_plain_mean_in_equal_bits(workers: int, tmp_path: Path) -> None:
+    found = on_workers(f"{HERE}:carried", workers, tmp_path)
+    assert len(found[0]) == 3 + 3 + 6
+    for (strategy, codec), rounds in found[0].items():
+        two_phases = strategy == "allreduce" and workers > 2 and not codec.startswith("randk")
+        for index in range(ROUNDS):
+            assert all(torch.equal(rounds[index], each[strategy, codec][index]) for each in found)
+            if not two_phases:
+                plain = plainly_carried(strategy, codec, workers)[index]
+                close = torch.isclose(rounds[index], plain, rtol=1e-3, atol=1e-4)
+                assert close.float().mean() > 0.99, (strategy, codec, index)
+
+
+def by_ddp(rank: int, workers: int) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    """A gradient as ddp and as allreduce leave it: one bucket, so that pieces are the same."""
+    found: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for codec in ("int8", "topk:0.3", "randk:0.2", "powersgd:2"):
+        spec = _experiment(workers, compress=codec, error_feedback=0.9, strategy="ddp")
+        layer = nn.Parameter(torch.zeros(40, 30))
+        wrap = STRATEGIES["ddp"].wrap
+        assert wrap is not None
+        wrapped = wrap(_Layers([layer]), spec)
+        plain = replace(spec, strategy="allreduce")
+        exchange = stateful_exchange(
+            STRATEGIES["allreduce"].exchange, plain, torch.zeros(1200), [layer.shape]
+        )
+        found[codec] = []
+        for index in range(ROUNDS):
+            layer.grad = None
+            gradient = values(rank, 1200, index)
+            wrapped(gradient).backward()
+            exchange(gradient, Round(plain, rank, index))
+            found[codec].append((_gradient(layer).reshape(-1), gradient))
+    return found
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_ddp_with_a_codec_is_allreduce_with_it(workers: int, tmp_path: Path) -> None:
+    for codecs in on_workers(f"{HERE}:by_ddp", workers, tmp_path):
+        for codec, rounds in codecs.items():
+            for mine, plain in rounds:
+                assert torch.equal(mine, plain), codec
+
+
+SHAPES = ((40, 30), (40,), (6, 5), (16, 3, 5, 5))
+
+
+def power_iterated(rank: int, workers: int) -> list[tuple[Tensor, Tensor]]:
+    """Ours and torch's own communication hook, on the same gradients."""
+    spec = _experiment(workers, compress="powersgd:2", error_feedback=1.0)
+    layers = [nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
+    model = _Layers(layers)
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    state = PowerSGDState(None, 2, start_powerSGD_iter=2, min_compression_rate=2)
+    wrapped.register_comm_hook(state, powerSGD_hook)
+    shapes = [layer.shape for layer in layers]
+    size = sum(layer.numel() for layer in layers)
+    ours = PowerIteration(STRATEGIES["allreduce"].exchange, 2, 1.0, shapes, 1)
+    found = []
+    for index in range(6):
+        for layer in layers:
+            layer.grad = None
+        gradient = values(rank, size, index)
+        wrapped(gradient).backward()
+        if index == 2:  # torch averages twice before, and then draws its first Q
+            ours.q = [q.squeeze(0).clone() for q in _first_q(shapes)]
+        if index >= 2:
+            mine = gradient.clone()
+            ours(mine, Round(spec, rank, index))
+            theirs = torch.cat([_gradient(layer).reshape(-1) for layer in layers])
+            found.append((mine, theirs))
+    return found
+
+
+class _Layers(nn.Module):
+    """Its gradient is what it is called with."""
+
+    def __init__(self, layers: list[nn.Parameter]) -> None:
+        super().__init__()
+        self.layers = nn.ParameterList(layers)
+
+    def forward(self, gradient: Tensor) -> Tensor:
+        return torch.cat([layer.reshape(-1) for layer in self.layers]) @ gradient
+
+
+def _gradient(layer: nn.Parameter) -> Tensor:
+    assert layer.grad is not None
+    return layer.grad
+
+
+def _first_q(shapes: list[torch.Size]) -> list[Tensor]:
+    """As torch draws them, in the order of its buckets: last layers first."""
+    seed = np.random.RandomState(0).randint(1_000_000_000)
+    generator = torch.Generator().manual_seed(int(seed))
+    thin = [factors(shape, 2) for shape in reversed(shapes)]
+    drawn = [torch.randn(1, f.columns, f.rank, generator=generator) for f in thin if f]
+    return drawn[::-1]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_powersgd_is_torchs_own_hook(workers: int, tmp_path: Path) -> None:
+    for rounds in on_workers(f"{HERE}:power_iterated", workers, tmp_path):
+        for mine, theirs in rounds:
+            assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 def locally_trained(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
     found: dict[tuple[str, str], list[Tensor]] = {}
     for strategy in ("local-sgd", "pairwise"):
@@ -199,8 +372,11 @@ def test_two_phases_send_what_a_ring_would_and_two_workers_everything_once() -> 
         ({"compress": "2bits"}, "did you mean 2bit"),
         ({"compress": "int8:3"}, "int8 takes no parameter"),
         ({"compress": "int8", "strategy": "ring"}, "cannot be added up"),
-        ({"compress": "int8", "strategy": "ddp"}, "cannot be added up"),
-        ({"compress": "int8", "launcher": "horovod"}, "it takes allreduce or local-sgd with"),
+        ({"compress": "powersgd:0"}, "1 to 1024, such as powersgd:2, not 'powersgd:0'"),
+        ({"compress": "int8", "launcher": "horovod"}, "it takes allreduce, allgather, gather-"),
+        ({"compress": "randk:2"}, "such as randk:0.01, not 'randk:2'"),
+        ({"compress": "randk:0.1", "strategy": "pairwise"}, "it takes ring, halving-doubling,"),
+        ({"compress": "randk:0.1", "strategy": "ring", "average": "parameters"}, "makes no sense"),
         ({"compress": "int8", "average": "parameters"}, "makes no sense for averaged parameters"),
         ({"compress": "int8", "overlap": True}, "in one piece"),
         ({"compress": "int8", "strategy": "local-sgd", "outer": "none"}, "use --outer sgd:1"),

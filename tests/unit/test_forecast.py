@@ -15,9 +15,11 @@ from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.forecast import Cluster, bound_s, forecast
 from analysis.predict.nodes import Costs
 from analysis.predict.observations import Observation, observe_all
+from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import Fidelity
 from cluster.spec.links import Link
+from cluster.spec.schedules.recorded import PlannedMessage, RecordedSchedule
 from cluster.spec.strategies import STRATEGIES
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
@@ -184,6 +186,26 @@ def test_crossovers_are_called_beyond_the_models_own_error_only() -> None:
     blind, _ = sweeps(fitted_with(5.0), both)
     assert blind.crossovers == ()
     assert set(blind.stretches[0].fastest) == {"allreduce", "gather-scatter"}
+
+
+def test_a_strategy_of_ones_own_takes_what_its_messages_take() -> None:
+    """A star without a pipeline: two messages of M cross the root's link for each leaf."""
+    gather = [PlannedMessage(rank, 0, 10**6, 0) for rank in (1, 2)]
+    scatter = [PlannedMessage(0, rank, 10**6, 1) for rank in (1, 2)]
+    schedule = RecordedSchedule.of([[*gather, *scatter]], [0], 3)
+    asked = Cluster(
+        strategy="star.py",
+        workers=3,
+        model_bytes=10**6,
+        link=Link(100 * MBIT),
+        compute_s=0.05,
+        recorded=schedule,
+    )
+    found = forecast(asked, COSTS)
+    payload_rate = 100e6 / 8 / WIRE_PER_PAYLOAD
+    assert found.exchange_s == pytest.approx(4 * 10**6 / payload_rate, rel=0.02)
+    assert found.step_s == pytest.approx(0.05 + found.exchange_s)
+    assert found.sent_bytes == pytest.approx(4 * 10**6 / 3)
 
 
 # ---------------------------------------------------------------------------------- measured runs

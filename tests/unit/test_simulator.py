@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.predict import command, permutations, simulator
+from analysis.predict.message_plan import node_kinds
 from analysis.predict.nodes import Costs, Node, chunk_count
 from analysis.theory.critical_path import busiest_bytes, path_bytes
 from cluster.spec.schedules.messages import Messages, Setting, each_message, step_count
@@ -94,7 +95,7 @@ def test_one_node_of_each_kind_stands_for_all(strategy: str) -> None:
     alike = [Node(RATE, RATE)] * nodes_of(messages)
     alike[2] = Node(RATE / 10, RATE / 10)
     apart = [replace(node, up=node.up * (1 + k * 1e-12)) for k, node in enumerate(alike)]
-    assert len(set(simulator.node_kinds([messages], apart))) == len(apart)
+    assert len(set(node_kinds([messages], apart))) == len(apart)
     for costs, tolerance in ((Costs(), 1e-6), (Costs(1e-4), 1e-3)):
         by_kind, each = (
             simulator.simulate(lambda _: messages, nodes, 2, costs) for nodes in (alike, apart)

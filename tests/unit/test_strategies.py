@@ -23,7 +23,10 @@ from workloads.strategies import STRATEGIES
 SIZES = (1, 7, 21_840)
 ROUNDS = 4
 MANY_CHUNKS = 200_001
-AVERAGE_ALL = ("allreduce", "ring", "allgather", "gather-scatter", "reduce-broadcast", "local-sgd")
+AVERAGE_ALL = (
+    *("allreduce", "ring", "halving-doubling", "allgather", "gather-scatter", "reduce-broadcast"),
+    "local-sgd",
+)
 HERE = "tests.unit.test_strategies"
 
 

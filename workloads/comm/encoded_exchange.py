@@ -1,8 +1,10 @@
 """The exchange of tensors that are encoded by a lossy codec, with error feedback.
 
-Encoded tensors cannot be added up, so a ring all-reduce cannot carry them. In two phases everyone
-sends piece j to worker j, which decodes and averages, encodes the mean and sends it to everyone:
-2(N-1)/N M bytes. Two workers send each other everything, M, and encode once.
+Most encoded tensors cannot be added up, so a ring all-reduce cannot carry them. In two phases
+everyone sends piece j to worker j, which decodes and averages, encodes the mean and sends it to
+everyone: 2(N-1)/N M bytes. Two workers send each other everything, M, and encode once; allgather
+does so with any number. In gather-scatter the root averages, encodes and sends back. What can be
+added up (randk) goes by the strategy's own exchange.
 
 Error feedback (Seide et al. 2014, Karimireddy et al. 2019): what encoding lost is added to the next
 tensor, in both phases:
@@ -16,10 +18,11 @@ import torch
 from torch import Tensor
 
 from cluster.spec.codecs import parse_codec, takes_two_phases
-from workloads.comm.codecs import open_codec
+from workloads.comm.codecs import open_codec, randk
+from workloads.comm.codecs.packing import require_finite
 from workloads.comm.messages import sendrecv
-from workloads.comm.round import Round
-from workloads.strategies.allgather import gather_round_the_ring
+from workloads.comm.ring import gather_round_the_ring
+from workloads.comm.round import Exchange, Round
 
 
 class Feedback:
@@ -52,14 +55,16 @@ class EncodedExchange:
         workers = round.experiment.workers
         if workers == 1:
             return
-        parts = 1
-        if takes_two_phases(self._codec, workers):
-            parts = workers
+        strategy = round.experiment.strategy
+        by_ring = strategy == "allgather" or not takes_two_phases(self._codec, workers)
+        parts = 1 if by_ring or strategy == "gather-scatter" else workers
         pieces = torch.tensor_split(flat, parts)
         if not self._pieces:
             self._pieces = [Feedback(self._text, self._decay, piece) for piece in pieces]
         encoded = [state.encode(p) for state, p in zip(self._pieces, pieces, strict=True)]
-        if parts == 1:
+        if strategy == "gather-scatter":
+            self._star(flat, encoded[0], round)
+        elif parts == 1:
             self._gather(flat, encoded[0], round)
         else:
             self._two_phases(pieces, encoded, round)
@@ -70,19 +75,38 @@ class EncodedExchange:
         gather_round_the_ring(encoded, gathered, round.rank)
         flat.copy_(self._average(gathered, flat.numel(), round))
 
+    def _star(self, flat: Tensor, encoded: Tensor, round: Round) -> None:
+        """To worker 0, which sends the mean of all back."""
+        leaves = range(1, round.experiment.workers)
+        result = torch.empty_like(encoded)
+        if round.rank:
+            sendrecv([(encoded, 0)], [])
+            sendrecv([], [(result, 0)])
+        else:
+            received = encoded.new_empty(len(leaves) + 1, encoded.numel())
+            received[0] = encoded
+            sendrecv([], [(received[leaf], leaf) for leaf in leaves])
+            mean = self._average(received, flat.numel(), round)
+            result = self._state_of_mean(mean).encode(mean)
+            sendrecv([(result, leaf) for leaf in leaves], [])
+        flat.copy_(self._pieces[0].decode(result, flat.numel()))
+
     def _two_phases(self, pieces: tuple[Tensor, ...], encoded: list[Tensor], round: Round) -> None:
         own, others = round.rank, [rank for rank in range(len(pieces)) if rank != round.rank]
         received = encoded[own].new_empty(len(pieces), encoded[own].numel())
         received[own] = encoded[own]
         sendrecv([(encoded[to], to) for to in others], [(received[of], of) for of in others])
         mean = self._average(received, pieces[own].numel(), round)
-        if self._mean is None:
-            self._mean = Feedback(self._text, self._decay, mean)
         results = [torch.empty_like(piece) for piece in encoded]
-        results[own] = self._mean.encode(mean)
+        results[own] = self._state_of_mean(mean).encode(mean)
         sendrecv([(results[own], to) for to in others], [(results[of], of) for of in others])
         for piece, result in zip(pieces, results, strict=True):
-            piece.copy_(self._mean.decode(result, piece.numel()))
+            piece.copy_(self._pieces[0].decode(result, piece.numel()))
+
+    def _state_of_mean(self, mean: Tensor) -> Feedback:
+        if self._mean is None:
+            self._mean = Feedback(self._text, self._decay, mean)
+        return self._mean
 
     def _average(self, encoded: Tensor, elements: int, round: Round) -> Tensor:
         """In rank order, so that the bits do not depend on who computes it."""
@@ -91,3 +115,23 @@ class EncodedExchange:
         for codes in encoded[1:]:
             total.add_(state.decode(codes, elements))
         return total.div_(round.divisor)
+
+
+class RandomlyChosen:
+    """Implements round.Exchange for one bucket: a strategy's exchange of numbers at some places."""
+
+    def __init__(self, exchange: Exchange, share: float, decay: float, like: Tensor) -> None:
+        self._exchange, self._share, self._decay = exchange, share, decay
+        self.residual = torch.zeros_like(like)
+
+    def __call__(self, flat: Tensor, round: Round) -> None:
+        if round.alone:
+            return
+        whole = torch.add(flat, self.residual, alpha=self._decay)
+        require_finite(whole)
+        seed = (round.experiment.seed, round.index, round.part)
+        places = randk.places(flat.numel(), self._share, seed, flat.device)
+        chosen = whole[places]
+        self.residual = whole.index_fill_(0, places, 0.0)
+        self._exchange(chosen, round)
+        flat.zero_().index_copy_(0, places, chosen)

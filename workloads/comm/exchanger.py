@@ -3,7 +3,9 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-from cluster.spec.codecs import parse_codec
+import torch
+
+from cluster.spec.codecs import factored_bytes, parse_codec
 from cluster.spec.experiment import Experiment
 from workloads.comm.buckets import MIB, Bucket, bucket_count, split_into_buckets
 from workloads.comm.flat import FlatModel
@@ -29,10 +31,16 @@ def bucket_bytes(flat: FlatModel, spec: Experiment) -> list[int]:
     """Of the buckets of a run as they are sent; torch's DistributedDataParallel makes its own."""
     buckets = ddp_buckets(flat, spec) if spec.strategy == "ddp" else make_buckets(flat, spec)
     codec = parse_codec(spec.compress)
+    if codec.rank:
+        return [size for b in buckets for size in factored_bytes(_shapes(flat, b), codec.rank)]
     if codec.name == "none":
         items = [flat.parts[bucket.part].parameters.element_size() for bucket in buckets]
         return [(b.end - b.start) * item for b, item in zip(buckets, items, strict=True)]
     return [codec.encoded_bytes(bucket.end - bucket.start) for bucket in buckets]
+
+
+def _shapes(flat: FlatModel, bucket: Bucket) -> list[torch.Size]:
+    return flat.parts[bucket.part].shapes[bucket.tensors.start : bucket.tensors.stop]
 
 
 def ddp_buckets(flat: FlatModel, spec: Experiment) -> list[Bucket]:
@@ -70,7 +78,10 @@ class Exchanger:
             for part in flat.parts
         ]
         self._slices = [tensors[b.part][b.start : b.end] for b in self._buckets]
-        self._exchanges = [stateful_exchange(exchange, spec, part) for part in self._slices]
+        self._exchanges = [
+            stateful_exchange(exchange, spec, part, _shapes(flat, bucket))
+            for part, bucket in zip(self._slices, self._buckets, strict=True)
+        ]
         self._round: Round | None = None
         self._steps = 1
         self._missing_gradients: list[int] = []

@@ -27,6 +27,10 @@ class Part:
             offsets.append(offsets[-1] + tensor.numel())
         return offsets
 
+    @property
+    def shapes(self) -> list[torch.Size]:
+        return [tensor.shape for tensor in self.tensors]
+
 
 class FlatModel:
     """Owns the memory; the model's parameters, gradients and buffers become views into it.

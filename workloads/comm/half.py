@@ -8,7 +8,7 @@ parameter in every exchange, so training slows down or stops.
 
 from torch import Tensor
 
-from cluster.spec.codecs import parse_codec
+from cluster.spec.codecs import factored_bytes, parse_codec
 from workloads.comm.flat import FlatModel
 from workloads.comm.messages import WIRE_TYPES, reused_buffer
 from workloads.comm.round import Exchange, Round
@@ -33,6 +33,8 @@ def compressed(exchange: Exchange, codec: str) -> Exchange:
 
 def wire_bytes(flat: FlatModel, codec: str) -> int:
     """M: the model's bytes as encoded for the wire."""
+    if rank := parse_codec(codec).rank:
+        return sum(sum(factored_bytes(part.shapes, rank)) for part in flat.parts)
     tensors = [part.parameters for part in flat.parts]
     if codec not in WIRE_TYPES:
         return sum(parse_codec(codec).encoded_bytes(tensor.numel()) for tensor in tensors)

@@ -4,24 +4,48 @@ Formulas of the outer optimiser are in cluster/spec/outer.py. Without a lossy co
 are exchanged, so that sgd:1 is local-sgd bit for bit; with one, outer deltas.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from cluster.spec.codecs import parse_codec
+from cluster.spec.codecs import Codec, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.outer import Outer, parse_outer
-from workloads.comm.encoded_exchange import EncodedExchange
+from workloads.comm.codecs.powersgd import PowerIteration
+from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen
 from workloads.comm.round import Exchange, Round
 
 
-def stateful_exchange(exchange: Exchange, spec: Experiment, initial: Tensor) -> Exchange:
-    """The exchange of one bucket, which begins with `initial`, as --compress and --outer say."""
-    lossy = parse_codec(spec.compress).lossy
-    if lossy:
-        assert spec.error_feedback is not None
-        exchange = EncodedExchange(spec.compress, spec.error_feedback, initial)
+def stateful_exchange(
+    exchange: Exchange, spec: Experiment, initial: Tensor, shapes: Sequence[Sequence[int]] = ()
+) -> Exchange:
+    """The exchange of one bucket, which begins with `initial`, as --compress and --outer say.
+
+    `shapes` are those of its layers.
+    """
+    codec = parse_codec(spec.compress)
+    if codec.lossy:
+        exchange = _lossy(exchange, codec, spec, initial, shapes)
     outer = parse_outer(spec.outer)
-    return exchange if outer is None else OuterExchange(exchange, outer, lossy, initial)
+    return exchange if outer is None else OuterExchange(exchange, outer, codec.lossy, initial)
+
+
+def _lossy(
+    exchange: Exchange,
+    codec: Codec,
+    spec: Experiment,
+    initial: Tensor,
+    shapes: Sequence[Sequence[int]],
+) -> Exchange:
+    decay = spec.error_feedback
+    assert decay is not None
+    if codec.rank is not None:
+        return PowerIteration(exchange, codec.rank, decay, shapes, spec.seed)
+    if codec.adds_up:
+        assert codec.share is not None
+        return RandomlyChosen(exchange, codec.share, decay, initial)
+    return EncodedExchange(spec.compress, decay, initial)
 
 
 class OuterExchange:

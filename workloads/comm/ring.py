@@ -1,4 +1,4 @@
-"""Ring all-reduce among some of the workers, written with send and receive only.
+"""Rings written with send and receive only: all-reduce among some workers, and all-gather.
 
 The tensor of M bytes is split into g chunks for a group of g workers. Reduce-scatter: in each of
 g-1 steps a member sends a partial sum to its right neighbour and adds the one that it receives from
@@ -15,7 +15,7 @@ random schedule needs new ones every round. Point-to-point messages need no prep
 import torch
 from torch import Tensor
 
-from workloads.comm.messages import reused_buffer, sendrecv
+from workloads.comm.messages import pipeline_chunks, receive, reused_buffer, send, sendrecv
 
 
 def ring_average(flat: Tensor, members: tuple[int, ...], rank: int, divisor: int) -> None:
@@ -45,3 +45,23 @@ def _average_pair(flat: Tensor, partner: int, divisor: int) -> None:
     received = reused_buffer("pair", flat.numel(), flat.dtype, flat.device)
     sendrecv([(flat, partner)], [(received, partner)])
     flat.add_(received).div_(divisor)
+
+
+def gather_round_the_ring(flat: Tensor, gathered: Tensor, rank: int) -> None:
+    """Fill row r of `gathered` with worker r's tensor."""
+    workers = len(gathered)
+    gathered[rank].copy_(flat)
+    right, left = (rank + 1) % workers, (rank - 1) % workers
+    chunks = [pipeline_chunks(gathered[(rank - hop) % workers]) for hop in range(workers)]
+    receives = [
+        [receive(chunk, left, tag=i) for i, chunk in enumerate(chunks[hop])]
+        for hop in range(1, workers)
+    ]
+    sends = [send(chunk, right, tag=i) for i, chunk in enumerate(chunks[0])]
+    for hop, works in enumerate(receives, start=1):
+        for i, work in enumerate(works):
+            work.wait()
+            if hop < workers - 1:
+                sends.append(send(chunks[hop][i], right, tag=i))
+    for work in sends:
+        work.wait()

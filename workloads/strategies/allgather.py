@@ -12,13 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workloads.comm.messages import (
-    messages_are_grouped,
-    pipeline_chunks,
-    receive,
-    reused_buffer,
-    send,
-)
+from workloads.comm.messages import messages_are_grouped, reused_buffer
+from workloads.comm.ring import gather_round_the_ring
 from workloads.comm.round import Round
 
 
@@ -34,23 +29,3 @@ def exchange(flat: Tensor, round: Round) -> None:
         gather_round_the_ring(flat, gathered, rank)
     torch.sum(gathered, 0, out=flat)  # in rank order, so that all workers get identical bits
     flat.div_(round.divisor)
-
-
-def gather_round_the_ring(flat: Tensor, gathered: Tensor, rank: int) -> None:
-    """Fill row r of `gathered` with worker r's tensor."""
-    workers = len(gathered)
-    gathered[rank].copy_(flat)
-    right, left = (rank + 1) % workers, (rank - 1) % workers
-    chunks = [pipeline_chunks(gathered[(rank - hop) % workers]) for hop in range(workers)]
-    receives = [
-        [receive(chunk, left, tag=i) for i, chunk in enumerate(chunks[hop])]
-        for hop in range(1, workers)
-    ]
-    sends = [send(chunk, right, tag=i) for i, chunk in enumerate(chunks[0])]
-    for hop, works in enumerate(receives, start=1):
-        for i, work in enumerate(works):
-            work.wait()
-            if hop < workers - 1:
-                sends.append(send(chunks[hop][i], right, tag=i))
-    for work in sends:
-        work.wait()

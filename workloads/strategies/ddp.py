@@ -12,9 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from cluster.spec.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from workloads.comm.messages import WIRE_TYPES
-from workloads.comm.round import Round
+from workloads.comm.outer import stateful_exchange
+from workloads.comm.round import Exchange, Round
+from workloads.strategies import allreduce
 
 PER_TENSOR_MB = 1e-6
 """A bucket size below that of any tensor: one bucket per tensor."""
@@ -32,12 +35,40 @@ def wrap(model: nn.Module, experiment: Experiment) -> nn.Module:
     wrapped = nn.parallel.DistributedDataParallel(
         model, bucket_cap_mb=bucket_mb, broadcast_buffers=experiment.buffers == "broadcast"
     )
-    dtype = WIRE_TYPES[experiment.compress]
-    if dtype is not None:
+    if parse_codec(experiment.compress).lossy:
+        wrapped.register_comm_hook(
+            _Encoded(experiment), lambda state, bucket: _exchange_encoded(state, bucket)
+        )
+    elif dtype := WIRE_TYPES[experiment.compress]:
         wrapped.register_comm_hook(
             dtype, lambda dtype, bucket: _all_reduce_in_half(dtype, bucket.buffer())
         )
     return wrapped
+
+
+class _Encoded:
+    """A lossy codec's exchange of every bucket, with the memory of its error feedback."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.round = 0
+        self.exchanges: dict[tuple[int, int], Exchange] = {}
+        """By index and size: torch makes other buckets after the first step."""
+
+
+def _exchange_encoded(state: _Encoded, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Communication hook. Backward waits for it: encoding needs the core anyway."""
+    gradients, key = bucket.buffer(), (bucket.index(), bucket.buffer().numel())
+    if key not in state.exchanges:
+        shapes = [gradient.shape for gradient in bucket.gradients()]
+        exchange = stateful_exchange(allreduce.exchange, state.experiment, gradients, shapes)
+        state.exchanges[key] = exchange
+    round = Round(state.experiment, dist.get_rank(), state.round, bucket.index())
+    state.exchanges[key](gradients, round)
+    state.round += bucket.is_last()
+    done: torch.futures.Future[Tensor] = torch.futures.Future()
+    done.set_result(gradients)
+    return done
 
 
 def _all_reduce_in_half(dtype: torch.dtype, gradients: Tensor) -> Any:

@@ -37,7 +37,8 @@ def section(report: Report) -> page.Section | None:
     groups: dict[tuple[int, int, float], list[Observation]] = {}
     for run in observe_all(folders):
         asked = run.cluster
-        if asked.rate_mbit and asked.compute_s > LEAST_COMPUTE_S and not asked.slow:
+        is_ours = asked.recorded is None and not asked.slow
+        if is_ours and asked.rate_mbit and asked.compute_s > LEAST_COMPUTE_S:
             key = (asked.model_bytes, asked.workers, round(asked.compute_s, 2))
             groups.setdefault(key, []).append(run)
     costs = fitted.load().costs

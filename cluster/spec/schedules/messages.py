@@ -19,6 +19,8 @@ The building blocks, for M bytes:
     star    leaves send M to a centre, which sends M back to each of them, chunk by chunk
     two phases   everyone sends piece j, M/g, to member j, which averages what it got, encodes it
             again and sends it to everyone: 2(g-1) messages of M/g, for codes that do not add up
+    halving-doubling   partners at distance P/2, P/4, ..., 1 swap halves of halves, then pieces:
+            2 log2 P messages
     tree    binomial: place p hangs below p without its lowest binary 1. Sums go up, one level a
             step; results go down, to all children at once. Both chunk by chunk, at the same time
 
@@ -128,6 +130,9 @@ class Flow:
     count: int = 1
     parts: int = 1
     """Of each message: the library sends them as messages of their own."""
+    in_step: bool = False
+    """Whether it also waits for what reaches its destination at earlier steps: where a rank asks
+    for a message only after the one before, the library holds it back until then."""
 
     @property
     def pair_bytes(self) -> Amount:
@@ -174,7 +179,10 @@ def each_message(messages: Messages) -> list[Message]:
         for flow in now:
             for source, destination in zip(flow.sources, flow.destinations, strict=True):
                 message = (source, destination, flow.message_bytes, step, flow.parts)
-                found.append(Message(*message, waited[source]))
+                others = arrived.get(destination) or waited.get(destination, ())
+                more = [place for place in others if flow.in_step and place < begin]
+                waits_for = tuple(sorted({*waited[source], *more})) if more else waited[source]
+                found.append(Message(*message, waits_for))
         for place in range(begin, len(found)):
             arrived.setdefault(found[place].destination, []).append(place)
     return found
@@ -321,16 +329,37 @@ def all_reduce(_index: int, setting: Setting) -> Messages:
     Lossy codes cannot be added up: they go in two phases, or round a ring as they are.
     """
     codec = parse_codec(setting.compress)
-    if codec.lossy and not takes_two_phases(codec, setting.workers):
-        return all_gather(_index, setting)
-    if codec.lossy:
+    if takes_two_phases(codec, setting.workers):
         return _two_phases(setting.ring, setting.exchanged_bytes)
+    if not codec.adds_up:
+        return all_gather(_index, setting)
     return tuple(_library_rings([setting.ring], setting.exchanged_bytes))
 
 
 def ring(_index: int, setting: Setting) -> Messages:
     """A ring of everybody, written with send and receive: to the next rank."""
     return tuple(_rings([setting.ring], setting.exchanged_bytes))
+
+
+def halving_doubling(_index: int, setting: Setting) -> Messages:
+    """Partners at distance P/2, ..., 1 swap halves, then pieces, P being a power of two.
+
+    Ranks from P on hand their M to the rank P below before, and get the result back.
+    """
+    if setting.workers == 1:
+        return ()
+    power = 1 << setting.workers.bit_length() - 1
+    late, early = tuple(range(power, setting.workers)), tuple(range(setting.workers - power))
+    first = 1 if late else 0
+    size, ranks = setting.exchanged_bytes, tuple(range(power))
+    flows = [Flow(late, early, size)] if late else []
+    distances = [power >> level for level in range(1, power.bit_length())]
+    for step, distance in enumerate((*distances, *reversed(distances))):
+        partners = tuple(rank ^ distance for rank in ranks)
+        flows.append(Flow(ranks, partners, Fraction(size * distance, power), step=first + step))
+    if late:
+        flows.append(Flow(early, late, size, step=first + 2 * len(distances)))
+    return tuple(replace(flow, in_step=True) for flow in flows)
 
 
 def all_gather(_index: int, setting: Setting) -> Messages:
@@ -342,8 +371,14 @@ def all_gather(_index: int, setting: Setting) -> Messages:
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
-    """The leaves send M to the root (worker 0), the root sends M back to each."""
-    return _star(0, range(1, setting.workers), setting.exchanged_bytes)
+    """The leaves send M to the root (worker 0), the root sends M back to each.
+
+    Codes are decoded and averaged as a whole, not chunk by chunk.
+    """
+    found = _star(0, range(1, setting.workers), setting.exchanged_bytes)
+    if parse_codec(setting.compress).adds_up:
+        return found
+    return tuple(replace(flow, parts=1) for flow in found)
 
 
 def parameter_server(_index: int, setting: Setting) -> Messages:

@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from cluster.spec.documents.summary import Summary
 
 T = TypeVar("T")
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def measure(*flags: str) -> list[Summary]:
@@ -30,10 +31,11 @@ def known(value: T | None) -> T:
     return value
 
 
-def call(*flags: str) -> str:
+def call(*flags: str, program: Sequence[str] = ()) -> str:
     """Standard output of ./measure.sh; a failed call ends the benchmark with its messages."""
-    print(f"./measure.sh {' '.join(flags)}", file=sys.stderr)
-    command = [str(PROJECT / "measure.sh"), *flags, "--quiet", "--no-report"]
+    words = [*flags, "--quiet", "--no-report", *(("--", *program) if program else ())]
+    print(f"./measure.sh {' '.join(words)}", file=sys.stderr)
+    command = [str(PROJECT / "measure.sh"), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         print(done.stderr.strip(), file=sys.stderr)

@@ -1,6 +1,6 @@
 """The runs on which predictions are tried: a seeded draw, listed in bench/runs/*.toml.
 
-    python3 -m bench.drawn_runs        writes both lists again, byte for byte the same
+    python3 -m bench.runs.draw        writes both lists again, byte for byte the same
 
 `fitted.toml` are the runs that the host's costs are fitted to, `left-out.toml` those that only
 judge the prediction. Both are presets: ./measure.sh --preset bench/runs/left-out.toml. A drawn
@@ -24,7 +24,7 @@ from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.pairwise import cycle_length
 from cluster.spec.strategies import STRATEGIES
 
-FOLDER = Path(__file__).resolve().parent / "runs"
+FOLDER = Path(__file__).resolve().parent
 LISTS = {"fitted": (1601, 9, 1), "left-out": (1603, 22, 3)}
 """Name -> seed, clusters with pretended computing, clusters with a straggler."""
 RUNS_OF_CLUSTER = 5
@@ -36,6 +36,11 @@ COMPUTE_MS = (10, 20, 40, 80, 120, 200)
 EXCHANGE_S = (0.002, 0.4)
 """The bound of a drawn exchange."""
 RUN_S = 2.0
+DRAWN = (
+    *("allreduce", "ring", "allgather", "gather-scatter", "reduce-broadcast"),
+    *("parameter-server", "ddp", "pairwise", "local-sgd"),
+)
+"""Strategies, in this order: newer ones were not drawn."""
 LOSSY = ("int8", "int4", "sign", "topk:0.05")
 
 Run = dict[str, object]
@@ -66,8 +71,7 @@ def draw(seed: int, clusters: int, stragglers: int) -> Iterator[Run]:
 
 def _drawn(chance: random.Random, nodes: int, cluster: Run) -> Run | None:
     """A run on such nodes; None where its exchange would be too short or too long."""
-    names = [name for name, facts in STRATEGIES.items() if facts.exchanges]
-    strategy = chance.choice(names)
+    strategy = chance.choice(DRAWN)
     facts = STRATEGIES[strategy]
     workers = nodes - facts.has_server
     layers, compute_ms = chance.choice((1, 8, 24)), chance.choice(COMPUTE_MS)
@@ -134,7 +138,7 @@ def text(name: str) -> str:
     seed, clusters, stragglers = LISTS[name]
     title = f"runs for predictions, {name}: a draw with seed {seed}"
     lines = [
-        "# Written by python3 -m bench.drawn_runs; do not edit.",
+        "# Written by python3 -m bench.runs.draw; do not edit.",
         f'title = "{title}"',
     ]
     for run in draw(seed, clusters, stragglers):

@@ -8,9 +8,9 @@ import re
 import textwrap
 from pathlib import Path
 
-from bench.table import Benchmark, Table
+from bench.tools.table import Benchmark, Table
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 WIDTH = 120
 
 

@@ -1,0 +1,119 @@
+"""Max-min fair shares of links: what each message on its way gets of them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.predict.nodes import Node
+
+DATA_ROWS = 3
+"""Of what a message uses: its sender's link, its receiver's, the host. Then come links that carry
+its acknowledgements, which take their share but hold nothing up."""
+LINE_RATE = 5e9
+"""Bytes per second where nothing limits a message: memory."""
+LEAST_RATE = 1e-9
+"""Of a message, where all of a link is taken by others' acknowledgements."""
+MOST_REMEMBERED = 10_000
+"""Sets of messages whose shares are kept."""
+RELATIVE = 1e-9
+"""What differs by less, relative to it, is equal."""
+Ends = tuple[int, int, tuple[int, int, int]]
+"""Of a message: sender, receiver, and how many are like it, of the sender, of the receiver, of
+all."""
+
+
+class Links:
+    """Max-min fair shares of links with token buckets, and of what the host copies."""
+
+    def __init__(self, nodes: Sequence[Node], host: float) -> None:
+        self.rate = [*(node.up for node in nodes), *(node.down for node in nodes)]
+        bursts = [node.burst_bytes for node in nodes] * 2
+        self.tokens = {
+            link: burst
+            for link, burst in enumerate(bursts)
+            if burst > 0 and not math.isinf(self.rate[link])
+        }
+        """Of links that have a bucket."""
+        self.burst = dict(self.tokens)
+        self.host = host
+        self.ack_share = np.array([node.ack_share for node in nodes])
+        self.used: list[float] = []
+        self._found: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
+        """The same messages are on their way again and again."""
+
+    def share(self, ends: tuple[Ends, ...]) -> list[float]:
+        """Bytes per second of each message that is on its way."""
+        key = ends, tuple([tokens > 0 for tokens in self.tokens.values()])
+        if key not in self._found:
+            if len(self._found) >= MOST_REMEMBERED:
+                self._found.clear()
+            self._found[key] = self._shares(ends)
+        rates, self.used = self._found[key]
+        return rates
+
+    def _shares(self, ends: tuple[Ends, ...]) -> tuple[list[float], list[float]]:
+        """Also what each link carries."""
+        source = np.array([of for of, _, _ in ends], dtype=np.int64)
+        destination = np.array([to for _, to, _ in ends], dtype=np.int64)
+        counts = np.array([weight for _, _, weight in ends], dtype=float).reshape(-1, 3).T
+        resources = len(self.rate) + 1
+        capacity = np.array([*self.rate, self.host])
+        capacity[[link for link, tokens in self.tokens.items() if tokens > 0]] = math.inf
+        half = len(self.rate) // 2
+        of = np.stack(
+            [
+                *(source, destination + half, np.full_like(source, resources - 1)),
+                *(destination, source + half),  # where acknowledgements go
+            ]
+        )
+        acks = self.ack_share[destination]
+        weights = np.vstack([counts, acks * counts[1], acks * counts[0]])
+        rates = np.full(len(source), math.inf)
+        undecided = np.ones(len(source), dtype=bool)
+        while undecided.any():
+            data, count = (
+                np.bincount(
+                    of[:rows, undecided].ravel(), weights[:rows, undecided].ravel(), resources
+                )
+                for rows in (DATA_ROWS, len(of))
+            )
+            with np.errstate(divide="ignore", invalid="ignore"):
+                fair = np.where(data > 0, capacity / count, math.inf)
+            least = fair.min()
+            if math.isinf(least):
+                break
+            tight = fair <= least * (1 + RELATIVE)
+            decided = undecided & tight[of[:DATA_ROWS]].any(axis=0)
+            rates[decided] = least
+            np.subtract.at(capacity, of[:, decided].ravel(), least * weights[:, decided].ravel())
+            capacity = np.maximum(capacity, 0.0)
+            undecided &= ~decided
+        shown = np.where(np.isinf(rates), LINE_RATE, rates)
+        used = np.concatenate(
+            [
+                np.bincount(np.append(source, destination), np.tile(shown, 2) * sent, half)
+                for sent, (source, destination) in (
+                    (np.append(weights[0], weights[3]), (source, destination)),
+                    (np.append(weights[1], weights[4]), (destination, source)),
+                )
+            ]
+        )
+        return np.maximum(shown, LEAST_RATE).tolist(), used.tolist()
+
+    def until_empty(self) -> float:
+        draining = [
+            tokens / (self.used[link] - self.rate[link])
+            for link, tokens in self.tokens.items()
+            if tokens > 0 and self.used[link] > self.rate[link]
+        ]
+        return min(draining, default=math.inf)
+
+    def pass_time(self, seconds: float) -> None:
+        for link, tokens in self.tokens.items():
+            left = tokens + (self.rate[link] - self.used[link]) * seconds
+            burst = self.burst[link]
+            self.tokens[link] = 0.0 if left < burst * RELATIVE else min(left, burst)
