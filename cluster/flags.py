@@ -13,6 +13,7 @@ from typing import Any
 from cluster import environment, presets
 from cluster.engine import AUTO, engine_names
 from cluster.observe.units import option_text
+from cluster.spec.algorithms import ALGORITHMS, Algorithm
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser, argument, parse_path, parse_port
 from cluster.spec.documents.field_docs import field_docs
@@ -209,6 +210,7 @@ def all_help_texts(parser: Parser) -> Sequence[str]:
     models = {name: f"{m.summary}; {m.parameters:,} parameters" for name, m in MODELS.items()}
     tables = {
         "strategies": {name: facts.summary for name, facts in STRATEGIES.items()},
+        "algorithms": {name: _algorithm(found) for name, found in ALGORITHMS.items()},
         "schedules": SCHEDULE_CHOICES,
         "launchers": {name: launcher.summary for name, launcher in LAUNCHERS.items()},
         "models": models,
@@ -256,6 +258,11 @@ def _presets() -> dict[str, str]:
         name: presets.title(name) + (" [--quick]" if presets.has_quick(name) else "")
         for name in presets.names()
     }
+
+
+def _algorithm(found: Algorithm) -> str:
+    flags = (f"--{option.replace('_', '-')} {value}" for option, value in found.options.items())
+    return f"{found.summary}: {' '.join(flags)}"
 
 
 def _workload(options: dict[str, Any]) -> str:

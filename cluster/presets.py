@@ -2,8 +2,9 @@
 
 A preset is a list of runs, of workloads/presets/NAME.toml or a file of the user's own
 (docs/sweeps.md); each names options as the flags do, with a value or a list of values. A workload
-(cluster/spec/catalogue.py) is a model, its data and how it is usually trained. Flags beside a
-preset go for all its runs, flags beside a workload replace its own.
+(cluster/spec/catalogue.py) is a model, its data and how it is usually trained, an algorithm
+(cluster/spec/algorithms.py) a strategy with its options. Flags beside a preset go for all its runs,
+flags beside a workload or an algorithm replace its own.
 
 A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table
 [quick] replace those of all runs, options in a run's own [runs.quick] those of that run;
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from cluster import PROJECT, own_files
 from cluster.observe.units import option_text
+from cluster.spec import algorithms
+from cluster.spec.algorithms import ALGORITHMS
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.errors import SpecError, one_of
 from cluster.sweep.preset_file import Options, Preset, read_preset
@@ -67,8 +70,9 @@ def announcement(args: argparse.Namespace) -> list[str]:
 
 
 def expand(args: argparse.Namespace, choose: Choose = take_last) -> list[argparse.Namespace]:
-    """The flags of each run of the preset, with the options of each workload filled in."""
-    return [flags for run in _expand_preset(args) for flags in _expand_workloads(run, choose)]
+    """The flags of each run of the preset, with the options of workloads and algorithms."""
+    runs = [flags for run in _expand_preset(args) for flags in _expand_workloads(run, choose)]
+    return [flags for run in runs for flags in _expand_algorithms(run)]
 
 
 def _expand_preset(args: argparse.Namespace) -> list[argparse.Namespace]:
@@ -102,6 +106,22 @@ def _with_workload(args: argparse.Namespace, name: str, choose: Choose) -> argpa
         if option not in given and SAME.get(option) not in given
     }
     return argparse.Namespace(**{**vars(args), **usual})
+
+
+def _expand_algorithms(args: argparse.Namespace) -> list[argparse.Namespace]:
+    if args.algorithm is None:
+        return [args]
+    names = dict.fromkeys(name.strip() for name in args.algorithm.split(","))
+    return [_with_algorithm(args, name) for name in names]
+
+
+def _with_algorithm(args: argparse.Namespace, name: str) -> argparse.Namespace:
+    given = {option: value for option, value in vars(args).items() if value is not None}
+    if name == algorithms.NONE:
+        return argparse.Namespace(**{**vars(args), "algorithm": None})
+    one_of("algorithm", name, [*ALGORITHMS, algorithms.NONE])
+    usual = {option: option_text(value) for option, value in ALGORITHMS[name].options.items()}
+    return argparse.Namespace(**{**vars(args), **usual, **given, "algorithm": name})
 
 
 def _runs(args: argparse.Namespace) -> list[tuple[Options, str]]:

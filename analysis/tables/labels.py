@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.tables.columns import OPTIONS, RENAMED
 from cluster.observe.units import link_text, list_names, option_text
+from cluster.spec.algorithms import ALGORITHMS
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_cores, parse_links
 from cluster.spec.program import arguments, tells_apart
@@ -170,6 +171,14 @@ def _words(option: str, value: Any) -> str:
     return f"{option.replace('_', ' ')} {option_text(value)}"
 
 
+def _composition(run: pd.Series[Any]) -> dict[str, object]:
+    """The options that an algorithm's name stands for; none where the run is no such."""
+    name = run["algorithm"]
+    if pd.isna(name) or name not in ALGORITHMS:
+        return {}
+    return {"algorithm": name, **ALGORITHMS[name].options}
+
+
 def label(
     run: pd.Series[Any], options: Sequence[str], *, with_workers: bool = True, defaults: bool = True
 ) -> str:
@@ -181,11 +190,14 @@ def label(
     workers = workers if with_workers else []
     hops = run["passes"]
     passes = [] if pd.isna(hops) else [f"{hops} pass{'' if hops == 1 else 'es'}"]
+    named = _composition(run)
     others = [
         _words(k, run[k])
         for k in options
         if not pd.isna(run[k])
+        and named.get(k, ...) != run[k]
         and (k, run[k]) != ("local_steps", 1)
         and (defaults or not _is_usual(run, k))
     ]
-    return ", ".join([run["strategy"] + schedule, *workers, *passes, *others])
+    name = str(run["algorithm"]) if named else run["strategy"] + schedule
+    return ", ".join([name, *workers, *(() if "passes" in named else passes), *others])

@@ -67,6 +67,8 @@ class Codec:
     @property
     def carriers(self) -> tuple[str, ...]:
         """Strategies whose exchange carries it, of the lossy ones."""
+        if self.name == "randk":
+            return (*OF_SUMS, "pairwise")
         return OF_SUMS if self.adds_up else OF_CODES
 
 

@@ -14,7 +14,10 @@ from reprlib import repr as short
 from typing import Any, Self
 
 from cluster.spec import experiment_checks, program, synthetic
+from cluster.spec.algorithms import ALGORITHMS
+from cluster.spec.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.catalogue import DATASETS
+from cluster.spec.codecs import parse_codec
 from cluster.spec.dilation import UNDILATED
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA
@@ -62,6 +65,9 @@ class Experiment:
     strategy: str = _option("allreduce", "strategy", "NAME")
     """how workers combine what they learned; or FILE.py, with a function exchange of your own; of a
     program, its name"""
+    algorithm: str | None = _option(None, "strategy", "NAME", choices=(NO_ALGORITHM, *ALGORITHMS))
+    """a published algorithm: a strategy with its local steps, codec and outer optimiser, which
+    flags beside it replace (docs/algorithms.md); none, in a list, is the strategy as it is"""
     workers: int = _option(4, "cluster", "N", within=(1, MAX_WORKERS))
     """number of nodes that train, one worker each"""
     passes: int | None = _option(None, "strategy", "P", within=(1, MAX_WORKERS))
@@ -287,6 +293,13 @@ class Experiment:
         return {**limits, **(parse_cores(self.straggler) if self.straggler else {})}
 
     @property
+    def averages_some(self) -> bool:
+        """Whether a few parameters at random places are averaged, and all others stay."""
+        own = facts_of(self.strategy).averages[0] if self.average is None else self.average
+        is_random = parse_codec(self.compress).name == "randk"
+        return is_random and own == "parameters" and self.strategy != "local-sgd"
+
+    @property
     def can_be_dilated(self) -> bool:
         """Whether dilation is a good default: pretended compute needs no cores, a Java virtual
         machine takes minutes to start on a part of one, and a program may look at the clock."""
@@ -341,8 +354,8 @@ class Experiment:
 
     @property
     def _strategy_label(self) -> str:
-        """Of a strategy in a file, the file's name."""
-        name = self.strategy.removeprefix("-m ")
+        """Of an algorithm its name, of a strategy in a file the file's."""
+        name = (self.algorithm or self.strategy).removeprefix("-m ")
         return PurePath(name).name if self.program is None else name
 
     def _exchange_label(self) -> list[str | bool]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic
+from cluster.spec.algorithms import ALGORITHMS
+from cluster.spec.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.codecs import Codec, parse_codec
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
@@ -50,6 +52,7 @@ def complete(experiment: Experiment) -> None:
     _check_own_code(experiment)
     _check_model(experiment)
     codec = _parsed("compress", parse_codec, experiment.compress)
+    _check_algorithm(experiment)
     _fill_defaults(experiment)
     _check_data(experiment)
     if experiment.momentum is not None and not 0 <= experiment.momentum < 1:
@@ -130,6 +133,19 @@ def _check_model(experiment: Experiment) -> None:
     _parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
 
 
+def _check_algorithm(experiment: Experiment) -> None:
+    """Its name stands for options that were filled in before (cluster/presets.py)."""
+    if experiment.algorithm in (None, NO_ALGORITHM):
+        _set(experiment, algorithm=None)
+        return
+    strategy = ALGORITHMS[experiment.algorithm].options["strategy"]
+    if experiment.strategy != strategy:
+        raise SpecError(
+            f"algorithm {experiment.algorithm} is a form of strategy {strategy}, not of"
+            f" {experiment.strategy}: leave out one of both"
+        )
+
+
 def _fill_defaults(experiment: Experiment) -> None:
     """Defaults that depend on other options; warmup_epochs waits for the number of steps."""
     facts = facts_of(experiment.strategy)
@@ -140,7 +156,7 @@ def _fill_defaults(experiment: Experiment) -> None:
         "dataset": None if own_code.is_foreign(experiment.model) else _fitting(experiment)[0],
     }
     lossy = parse_codec(experiment.compress).lossy
-    if lossy:
+    if lossy and not experiment.averages_some:
         defaults["error_feedback"] = 1.0
     defaults["outer"] = "sgd:1" if lossy and experiment.strategy == "local-sgd" else "none"
     if facts.has_passes:
@@ -260,7 +276,13 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
         )
     if experiment.gpu:
         raise SpecError(f"{codec} does not go with gpu: it is for exchanges on Gloo")
-    if experiment.strategy != "local-sgd" and experiment.average == "parameters":
+    if experiment.averages_some:
+        if experiment.error_feedback is not None:
+            raise SpecError(
+                f"error_feedback does not apply to {codec} of parameters: those that are not"
+                " averaged stay as they are, and nothing is lost"
+            )
+    elif experiment.strategy != "local-sgd" and experiment.average == "parameters":
         raise SpecError(
             f"{codec} makes no sense for averaged parameters, which it would damage: use --average"
             " gradients, or --strategy local-sgd, which exchanges outer deltas"

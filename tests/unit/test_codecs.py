@@ -175,7 +175,7 @@ def carried(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
     found: dict[tuple[str, str], list[Tensor]] = {}
     for codec in CARRIED:
         for strategy in parse_codec(codec).carriers:
-            if strategy in ("local-sgd", "ddp"):
+            if strategy in ("local-sgd", "ddp", "pairwise"):
                 continue
             spec = _experiment(workers, compress=codec, error_feedback=0.9, strategy=strategy)
             exchange = stateful_exchange(STRATEGIES[strategy].exchange, spec, torch.zeros(501))
@@ -324,6 +324,26 @@ def test_powersgd_is_torchs_own_hook(workers: int, tmp_path: Path) -> None:
             assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+def partly_averaged(rank: int, workers: int) -> dict[str, list[Tensor]]:
+    found: dict[str, list[Tensor]] = {}
+    for strategy in ("allreduce", "ring", "pairwise"):
+        spec = _experiment(workers, strategy=strategy, average="parameters", compress="randk:0.1")
+        exchange = stateful_exchange(STRATEGIES[strategy].exchange, spec, torch.zeros(500))
+        flat = values(rank, 500)
+        exchange(flat, Round(spec, rank, 4))
+        found[strategy] = [flat]
+    return found
+
+
+def test_parameters_at_random_places_are_averaged_and_others_stay(tmp_path: Path) -> None:
+    places = randk.places(500, 0.1, (1, 4, 0), torch.device("cpu"))
+    own = [values(rank, 500) for rank in range(2)]
+    for rank, found in enumerate(on_workers(f"{HERE}:partly_averaged", 2, tmp_path)):
+        for (flat,) in found.values():
+            expected = own[rank].index_copy(0, places, torch.stack(own).mean(0)[places])
+            assert torch.allclose(flat, expected)
+
+
 def locally_trained(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
     found: dict[tuple[str, str], list[Tensor]] = {}
     for strategy in ("local-sgd", "pairwise"):
@@ -375,8 +395,14 @@ def test_two_phases_send_what_a_ring_would_and_two_workers_everything_once() -> 
         ({"compress": "powersgd:0"}, "1 to 1024, such as powersgd:2, not 'powersgd:0'"),
         ({"compress": "int8", "launcher": "horovod"}, "it takes allreduce, allgather, gather-"),
         ({"compress": "randk:2"}, "such as randk:0.01, not 'randk:2'"),
-        ({"compress": "randk:0.1", "strategy": "pairwise"}, "it takes ring, halving-doubling,"),
-        ({"compress": "randk:0.1", "strategy": "ring", "average": "parameters"}, "makes no sense"),
+        ({"compress": "powersgd:2", "strategy": "pairwise"}, "it takes ring, halving-doubling,"),
+        ({"compress": "powersgd:2", "average": "parameters"}, "makes no sense"),
+        (
+            {"compress": "randk:0.1", "average": "parameters", "error_feedback": 1.0},
+            "nothing is lost",
+        ),
+        ({"algorithm": "diloco", "strategy": "ring"}, "a form of strategy local-sgd, not of ring"),
+        ({"algorithm": "dilco"}, "did you mean diloco"),
         ({"compress": "int8", "average": "parameters"}, "makes no sense for averaged parameters"),
         ({"compress": "int8", "overlap": True}, "in one piece"),
         ({"compress": "int8", "strategy": "local-sgd", "outer": "none"}, "use --outer sgd:1"),

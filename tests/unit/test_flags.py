@@ -81,9 +81,11 @@ ONLY_PAIRWISE = ("passes", "schedule")
 OF_TRAINING = [
     option.name
     for option in OPTIONS
-    if option.name not in ("engine", "loss") and option.metadata["group"] not in ("", "program")
+    if option.name not in ("engine", "loss", "algorithm")
+    and option.metadata["group"] not in ("", "program")
 ]
-"""A loss other than the default is the user's own (test_own_code.py)."""
+"""A loss other than the default is the user's own (test_own_code.py); an algorithm stands for several
+options (test_presets.py)."""
 
 
 @pytest.mark.parametrize("name", OF_TRAINING)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from analysis.summary.step_times import WARM_UP, steps_of_a_period
-from cluster import presets
+from cluster import PROJECT, presets
 from cluster.flags import make_parser
 from cluster.links import findings as link_report
 from cluster.links.burst_size import burst_bytes
 from cluster.plan import make_experiments
 from cluster.spec import synthetic
+from cluster.spec.algorithms import ALGORITHMS
 from cluster.spec.documents.session_plan import SessionPlan
 from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError
@@ -342,3 +343,18 @@ def test_running_out_of_memory_is_an_answer_where_the_preset_looks_for_it() -> N
         plan = SessionPlan(command=[], memory_may_end=presets.memory_may_end(name))
         assert plan.is_answered(starved) == (name == "lab-batch-size")
         assert not plan.is_answered(killed)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_is_its_options_which_flags_replace(name: str) -> None:
+    plain, found = experiments(f"--algorithm none,{name}")
+    assert (plain.algorithm, plain.strategy) == (None, "allreduce")
+    assert found.algorithm == name
+    for option, value in ALGORITHMS[name].options.items():
+        assert getattr(found, option) == value
+    (changed,) = experiments(f"--algorithm {name} --local-steps 2 --epochs 3")
+    assert (changed.algorithm, changed.local_steps, changed.epochs) == (name, 2, 3)
+    assert Experiment.from_json(found.to_json()) == found
+    text = (PROJECT / "docs/algorithms.md").read_text()
+    flags = (f"--{key.replace('_', '-')} {v}" for key, v in ALGORITHMS[name].options.items())
+    assert f"| `{name}` | {ALGORITHMS[name].summary} | `{' '.join(flags)}` |" in text

@@ -129,9 +129,28 @@ class RandomlyChosen:
             return
         whole = torch.add(flat, self.residual, alpha=self._decay)
         require_finite(whole)
-        seed = (round.experiment.seed, round.index, round.part)
-        places = randk.places(flat.numel(), self._share, seed, flat.device)
+        places = _places(flat, self._share, round)
         chosen = whole[places]
         self.residual = whole.index_fill_(0, places, 0.0)
         self._exchange(chosen, round)
         flat.zero_().index_copy_(0, places, chosen)
+
+
+class SomeAveraged:
+    """Implements round.Exchange: parameters at some places are averaged, all others stay."""
+
+    def __init__(self, exchange: Exchange, share: float) -> None:
+        self._exchange, self._share = exchange, share
+
+    def __call__(self, flat: Tensor, round: Round) -> None:
+        if round.alone:
+            return
+        places = _places(flat, self._share, round)
+        chosen = flat[places]
+        self._exchange(chosen, round)
+        flat.index_copy_(0, places, chosen)
+
+
+def _places(flat: Tensor, share: float, round: Round) -> Tensor:
+    seed = (round.experiment.seed, round.index, round.part)
+    return randk.places(flat.numel(), share, seed, flat.device)

@@ -13,7 +13,7 @@ from cluster.spec.codecs import Codec, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.outer import Outer, parse_outer
 from workloads.comm.codecs.powersgd import PowerIteration
-from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen
+from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen, SomeAveraged
 from workloads.comm.round import Exchange, Round
 
 
@@ -27,8 +27,8 @@ def stateful_exchange(
     codec = parse_codec(spec.compress)
     if codec.lossy:
         exchange = _lossy(exchange, codec, spec, initial, shapes)
-    outer = parse_outer(spec.outer)
-    return exchange if outer is None else OuterExchange(exchange, outer, codec.lossy, initial)
+    outer, deltas = parse_outer(spec.outer), codec.lossy and not spec.averages_some
+    return exchange if outer is None else OuterExchange(exchange, outer, deltas, initial)
 
 
 def _lossy(
@@ -38,6 +38,9 @@ def _lossy(
     initial: Tensor,
     shapes: Sequence[Sequence[int]],
 ) -> Exchange:
+    if spec.averages_some:
+        assert codec.share is not None
+        return SomeAveraged(exchange, codec.share)
     decay = spec.error_feedback
     assert decay is not None
     if codec.rank is not None:
