@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from cluster.observe.units import seconds_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from analysis.tables.configurations import Configuration
+    from analysis.tables.score import Score
 
 TIMES_AGREE = 0.15
 """Times within this share of each other are equal where no seeds tell the noise."""
@@ -34,13 +37,30 @@ class Measured:
     sd: float | None = None
     """Standard deviation over seeds; None with one."""
     is_time: bool = False
+    less_is_better: bool = False
 
 
 def measured(configurations: Sequence[Configuration], column: str) -> list[Measured]:
     """In ascending order, of those that know it."""
+    return _in_order(configurations, lambda runs: runs[column], is_time=column.endswith("_s"))
+
+
+def scores(configurations: Sequence[Configuration], score: Score) -> list[Measured]:
+    """The best first, of those that have one."""
+    found = _in_order(configurations, score.values, less_is_better=not score.higher_is_better)
+    return found[::-1] if score.higher_is_better else found
+
+
+def _in_order(
+    configurations: Sequence[Configuration],
+    read: Callable[[pd.DataFrame], pd.Series[float]],
+    *,
+    is_time: bool = False,
+    less_is_better: bool = False,
+) -> list[Measured]:
     found = []
     for configuration in configurations:
-        values = configuration.runs[column].dropna().astype(float)
+        values = read(configuration.runs).dropna().astype(float)
         if not values.empty:
             found.append(
                 Measured(
@@ -51,7 +71,8 @@ def measured(configurations: Sequence[Configuration], column: str) -> list[Measu
                     float(values.max()),
                     len(values),
                     float(values.std()) if len(values) > 1 else None,
-                    is_time=column.endswith("_s"),
+                    is_time=is_time,
+                    less_is_better=less_is_better or is_time,
                 )
             )
     return sorted(found, key=lambda number: number.mean)
@@ -84,13 +105,19 @@ def mean_text(text: Callable[[float], str], mean: float, sd: float) -> str:
     except (ValueError, ZeroDivisionError):
         return text(mean)
     decimals = len(number.partition(".")[2])
-    return f"{number} ± {abs(sd * size):.{decimals}f} {unit}".rstrip()
+    spread = f"{abs(sd * size):.{decimals}f}"
+    if sd and not float(spread):
+        spread = f"<{10**-decimals:.{decimals}f}"
+    return f"{number} ± {spread} {unit}".rstrip()
 
 
 def why_no_order(numbers: Sequence[Measured]) -> str:
+    repeated = "run" if numbers[0].is_time else "seed"
+    if all(number.seeds == 1 for number in numbers):
+        return f"one {repeated} each"
     if any(number.seeds == 1 for number in numbers):
-        return "one seed each"
-    return "their ranges over seeds overlap"
+        return f"some have one {repeated}"
+    return f"their ranges over {repeated}s overlap"
 
 
 def unequal_computing(medians: Iterable[float | None], steps: Iterable[float | None] = ()) -> str:

@@ -1,10 +1,12 @@
 """One run as a row of the table: accuracy, traffic, prediction, time. Standard library only."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
+from cluster.spec.catalogue import is_text
 from cluster.spec.documents.summary import PerStep, Summary
 from cluster.spec.program import arguments
 
@@ -44,7 +46,14 @@ def _label_skew(summary: Summary) -> str | None:
     return _show(shards.label_skew if shards else None, lambda skew: f"{skew:.2f}")
 
 
+def _bits(summary: Summary) -> str | None:
+    if summary.loss is None or not is_text(str(summary.spec.get("dataset"))):
+        return None
+    return f"{summary.loss / math.log(2):.3f}"
+
+
 EXTRAS = {
+    "bits/byte": Extra(_bits, "of the test set; 2 to the power of it is a byte's perplexity"),
     "bound": Extra(_bound, "lower bound of a step's exchange on these links"),
     "control": Extra(_control, "the launcher's control traffic, a second"),
     "lr (rule)": Extra(_learning_rate),

@@ -41,6 +41,10 @@ def rounded_time(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
 
 
+def bits_per_byte_text(value: float) -> str:
+    return f"{value:.3f} bit/byte"
+
+
 def percent_text(share: float, decimals: int = 2, *, signed: bool = False) -> str:
     """12.34 %; a share too small for so many decimals is "< 0.01 %"."""
     percent, least = 100 * share, 10.0**-decimals

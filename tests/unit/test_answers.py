@@ -74,7 +74,7 @@ def test_it_is_said_how_much_of_the_test_set_was_used(label_skew: Runs) -> None:
 def test_seeds_that_overlap_are_no_order(label_skew: Runs) -> None:
     pairs = (("allreduce", 0.90), ("allreduce", 0.94), ("pairwise", 0.91), ("pairwise", 0.91))
     text = said(seeds(label_skew, *pairs), "Most accurate")
-    assert text.startswith("no winner: allreduce, 92.00 ± 2.83 %")
+    assert text.startswith("no clear winner: allreduce, 92.00 ± 2.83 %")
     assert "pairwise (ring), 1 pass, 91.00 ± 0.00 %" in text
     assert "ot distinguishable" in text
     assert "2 seeds" in text
@@ -92,6 +92,26 @@ def test_accuracies_of_one_seed_each_have_no_order(label_skew: Runs, other: floa
     text = said(seeds(label_skew, ("allreduce", 0.9304), ("pairwise", other)), "Most accurate")
     assert "ot distinguishable" in text
     assert "one seed each" in text
+
+
+def test_a_language_model_is_judged_by_bits_per_byte(label_skew: Runs) -> None:
+    losses = {"allreduce": (1.5, 1.51), "pairwise": (1.6, 1.62)}
+    report = seeds(label_skew, *((name, 0.5) for name, two in losses.items() for _ in two))
+    values = [loss for two in losses.values() for loss in two]
+    table = report.runs.table.assign(dataset="sotu", loss=values)
+    curves = pd.DataFrame(
+        {"number": [1, 2, 3, 4], "epoch": 1, "accuracy": 0.5, "loss": values, "seconds": 1.0}
+    ).assign(sent_bytes=[10**6] * 2 + [10**5] * 2, test_samples=8)
+    report = Report.of(dataclasses.replace(report.runs, table=table, curves=curves))
+    text = said(report, "Fewest bits per byte")
+    assert text.startswith("allreduce, 2.171 ± 0.010 bit/byte; next: pairwise (ring), 1 pass, 2.3")
+    assert said(report, "Bytes to 2.2 bits per byte").startswith("allreduce, 1.00 MB")
+    section = overview.results(report)
+    assert section is not None
+    assert section.tables["results"]["bits"].round(3).tolist() == [2.171, 2.323]
+    chart = accuracy.section(report)
+    assert chart is not None
+    assert "Bits per byte against bytes" in str(chart.body)
 
 
 def steps_on_links(runs: Runs, computing: tuple[float, float]) -> Report:
@@ -192,7 +212,7 @@ def test_chance_level_is_not_called_accurate(label_skew: Runs) -> None:
     """500 test samples of ten classes: guessing gets 10 %, and one time in 40 more than 12.7 %."""
     report = seeds(label_skew, ("allreduce", 0.12), ("pairwise", 0.126))
     found = {answer.question: str(answer) for answer in answers(report)}
-    assert found["Accuracy"].startswith("Accuracy: at chance level")
+    assert found["Accuracy"].startswith("Accuracy: no better than guessing")
     assert "pairwise" in found["Accuracy"]
     assert not any("ytes to" in ask for ask in found)
     section = accuracy.section(report)

@@ -84,7 +84,7 @@ OF_TRAINING = [
     if option.name not in ("engine", "loss", "algorithm")
     and option.metadata["group"] not in ("", "program")
 ]
-"""A loss other than the default is the user's own (test_own_code.py); an algorithm stands for several
+"""A loss other than the default is the user's own (test_own_code.py), an algorithm several
 options (test_presets.py)."""
 
 

@@ -41,7 +41,7 @@ def test_runs_that_differ_in_their_seed_are_one_configuration(recorded: Runs) ->
 def test_a_band_holds_its_mean_and_bytes_rise(recorded: Runs) -> None:
     for config in find_configurations(recorded):
         points = curve(recorded, config)
-        assert all(point.low <= point.accuracy <= point.high for point in points)
+        assert all(point.low <= point.score <= point.high for point in points)
         assert [p.payload_bytes for p in points] == sorted(p.payload_bytes for p in points)
 
 

@@ -1,4 +1,7 @@
-"""Accuracy against bytes: curves with seeds as bands, the frontier, and the cost of a target."""
+"""Accuracy against bytes: curves with seeds as bands, the frontier, and the cost of a target.
+
+Language models are judged by bits per byte instead (analysis/tables/score.py).
+"""
 
 from collections.abc import Sequence
 from math import isnan
@@ -11,7 +14,8 @@ from analysis.report.context import Report
 from analysis.report.page import Block, Chart, Column, Heading, Row, Section, Table, Trace, texts
 from analysis.tables.configurations import Configuration
 from analysis.tables.labels import scored_on
-from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
+from analysis.tables.score import ACCURACY, Score, score_of
+from cluster.observe.units import bytes_text, percents, seconds_text
 
 NOTE = (
     "One point per epoch, scored on {curve_samples} test samples; a diamond is the end of a run,"
@@ -63,8 +67,13 @@ def _chart(name: str, drawn: Drawn) -> Chart:
         point.payload_bytes for _, points in drawn for point in points if point.payload_bytes > 0
     ]
     x = figures.bytes_scale(SENT, sent)
-    y = figures.share_scale("accuracy", [point.accuracy for _, points in drawn for point in points])
-    traces = _frontier(drawn, x, y)
+    score = score_of(drawn[0][0].row)
+    if score is ACCURACY:
+        values = [point.score for _, points in drawn for point in points]
+        y = figures.share_scale(score.name, values)
+    else:
+        y = figures.Scale(figures.axis(score.name))
+    traces = _frontier(drawn, x, y, score)
     for config, points in drawn:
         if len(config.numbers) > 1:
             low, high = y(p.low for p in points), y(p.high for p in points)
@@ -72,21 +81,21 @@ def _chart(name: str, drawn: Drawn) -> Chart:
             traces.append(figures.band(looks[config.label], config.strategy, sent_x, low, high))
         traces.append(looks[config.label] | _line(config, points, sent, x, y))
     height = 430 + figures.legend_height(len(drawn))
-    title = "Accuracy against bytes sent in training"
+    title = f"{score.name.capitalize()} against bytes sent in training"
     return Chart(traces, height, x.axis, y.axis, name=name, title=title)
 
 
-def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale) -> list[Trace]:
+def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale, score: Score) -> list[Trace]:
     """Empty where one configuration beats all others."""
-    ends = [(points[-1].payload_bytes, points[-1].accuracy) for _, points in drawn]
+    ends = [(points[-1].payload_bytes, points[-1].score) for _, points in drawn]
     ends = [end for end in ends if end[0] > 0]
-    best = [ends[place] for place in curves.frontier(ends)]
+    best = [ends[place] for place in curves.frontier(ends, score.higher_is_better)]
     if len(best) < 2:
         return []
     return [
         {
             "x": x(sent for sent, _ in best),
-            "y": y(accuracy for _, accuracy in best),
+            "y": y(value for _, value in best),
             "name": "Pareto frontier",
             "mode": "lines",
             "line": {"color": "rgba(125,132,140,.45)", "width": 7, "shape": "hv"},
@@ -102,12 +111,13 @@ def _line(
     x: figures.Scale,
     y: figures.Scale,
 ) -> Trace:
-    """A configuration that sent nothing is a level line at its final accuracy."""
+    """A configuration that sent nothing is a level line at its final score."""
+    text = score_of(configuration.row).text
     silent = points[-1].payload_bytes == 0 and bool(sent)
     if silent:
         points = [points[-1]] * 2
     tips = [
-        f"epoch {p.epoch}: {percent_text(p.accuracy)}"
+        f"epoch {p.epoch}: {text(p.score)}"
         + (", nothing sent" if silent else f" after {bytes_text(p.payload_bytes, 4)}")
         for p in points
     ]
@@ -119,7 +129,7 @@ def _line(
     )
     return dots | {
         "x": x([min(sent), max(sent)] if silent else [p.payload_bytes for p in points]),
-        "y": y(p.accuracy for p in points),
+        "y": y(p.score for p in points),
         "mode": "lines" if silent else "lines+markers",
         "marker": {"size": [6] * others + [10], "symbol": ["circle"] * others + ["diamond"]},
         "customdata": tips,
@@ -158,32 +168,42 @@ def _costs(
         for config, got in found
     ]
     rows.sort(key=lambda row: (row["payload_bytes"] is None, row["payload_bytes"] or 0))
-    body: list[Block] = [Heading(f"Cost of {curves.target_text(target)} accuracy")]
+    score = score_of(configurations[0].row)
+    aim = _aim(target, score)
+    body: list[Block] = [Heading(f"Cost of {aim}")]
     if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
         how_many = f"{there} of {len(found)} configurations reach it in every run"
-        body += texts(f"{how_many}; use --target for another accuracy.")
+        body += texts(f"{how_many}; use --target for another one.")
     if any(got.seeds for _, got in found):
-        body += [Table(rows, COLUMNS), *_bars(task, target, rows)]
+        body += [Table(rows, COLUMNS), *_bars(task, aim, rows)]
     else:
         body += texts(_nearest(report, configurations, target))
     return body, rows
 
 
 def _nearest(report: Report, configurations: Sequence[Configuration], target: float) -> str:
-    best, label = max(
-        (max(point.accuracy for point in curves.curve(report.runs, config)), config.label)
+    score = score_of(configurations[0].row)
+    nearest = max if score.higher_is_better else min
+    best, label = nearest(
+        (nearest(point.score for point in curves.curve(report.runs, config)), config.label)
         for config in configurations
     )
-    aim = curves.target_text(target)
-    return f"No run reached {aim}. The nearest is {label}: {percent_text(best)}."
+    aim = curves.target_text(target, score)
+    return f"No run reached {aim}. The nearest is {label}: {score.text(best)}."
 
 
-def _bars(task: str, target: float, rows: Sequence[Row]) -> list[Chart]:
+def _aim(target: float, score: Score) -> str:
+    """97 % accuracy; 2.1 bits per byte."""
+    more = f" {score.name}" if score is ACCURACY else ""
+    return curves.target_text(target, score) + more
+
+
+def _bars(task: str, aim: str, rows: Sequence[Row]) -> list[Chart]:
     there = [row for row in rows if row["payload_bytes"]]
     if len(there) < 2:
         return []
     scale = figures.bytes_scale(SENT, [row["payload_bytes"] for row in there])
     name = f"bytes-to-target-{''.join(c if c.isalnum() else '-' for c in task)}"
-    title = f"Bytes sent until {curves.target_text(target)} accuracy"
+    title = f"Bytes sent until {aim}"
     return [figures.bar_chart(name, title, there, "payload_bytes", scale, bytes_text)]

@@ -8,16 +8,18 @@ import pandas as pd
 
 from analysis.tables.configurations import Configuration, is_chance_level, mean_of
 from analysis.tables.load import Runs
+from analysis.tables.score import ACCURACY, Score, score_of
 
 
 @dataclass(frozen=True)
 class Point:
-    """One epoch: means over seeds, and the least and most accurate of them."""
+    """One epoch: mean of the score over seeds, and its range."""
 
     epoch: int
     payload_bytes: float
     """NaN where they are not known."""
-    accuracy: float
+    score: float
+    """Accuracy, or what the task is judged by (analysis/tables/score.py)."""
     low: float
     high: float
 
@@ -35,12 +37,17 @@ class Reached:
     """NaN with one seed."""
 
 
-def target_text(target: float) -> str:
-    return f"{100 * target:.4g} %"
+def target_text(target: float, score: Score = ACCURACY) -> str:
+    if score is ACCURACY:
+        return f"{100 * target:.4g} %"
+    return f"{target:.4g} {score.name}"
 
 
 def scored(runs: Runs, configuration: Configuration) -> pd.DataFrame:
-    return with_payload(runs, configuration).dropna(subset=["accuracy"])
+    """Its points, with their `score`."""
+    points = with_payload(runs, configuration)
+    points = points.assign(score=score_of(configuration.row).values(points))
+    return points.dropna(subset=["score"])
 
 
 def with_payload(runs: Runs, configuration: Configuration) -> pd.DataFrame:
@@ -79,45 +86,46 @@ def curve(runs: Runs, configuration: Configuration) -> list[Point]:
     for epoch, members in points.groupby("epoch", sort=True):
         if len(members) == points["number"].nunique():
             sent = float(members["payload_bytes"].mean())
-            values = members["accuracy"]
+            values = members["score"]
             numbers = float(values.mean()), float(values.min()), float(values.max())
             found.append(Point(int(str(epoch)), sent, *numbers))
     return found
 
 
-def frontier(ends: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of the (bytes, accuracy) that no other beats in both; by bytes."""
+def frontier(ends: Sequence[tuple[float, float]], higher_is_better: bool = True) -> list[int]:
+    """Places of the (bytes, score) that no other beats in both; by bytes."""
+    sign = 1 if higher_is_better else -1
     best, found = -math.inf, []
-    for place in sorted(range(len(ends)), key=lambda at: (ends[at][0], -ends[at][1])):
-        if ends[place][1] > best:
-            best = ends[place][1]
+    for place in sorted(range(len(ends)), key=lambda at: (ends[at][0], -sign * ends[at][1])):
+        if sign * ends[place][1] > best:
+            best = sign * ends[place][1]
             found.append(place)
     return found
 
 
 def reached(runs: Runs, configuration: Configuration, target: float) -> Reached:
-    """At the first epoch whose accuracy is the target or more."""
+    """At the first epoch whose score is the target or better."""
     points = scored(runs, configuration)
-    first = points[points["accuracy"] >= target].groupby("number").head(1)
+    is_there = score_of(configuration.row).is_reached(points["score"], target)
+    first = points[is_there].groupby("number").head(1)
     epochs, sent, seconds = (mean_of(first[name]) for name in ("epoch", "payload_bytes", "seconds"))
     spread = float(first["payload_bytes"].std())
     return Reached(len(first), len(configuration.numbers), epochs, sent, seconds, spread)
 
 
 def usual_target(runs: Runs, configurations: Sequence[Configuration]) -> float | None:
-    """The highest whole percent that half of the configurations have in the end, in all runs.
+    """The best round number that half of the configurations have in the end, in all runs.
 
     The end is scored on the whole test set, the epochs before it on fewer samples. None where
     guessing reaches it: its cost would say nothing.
     """
     found = [scored(runs, configuration) for configuration in configurations]
-    finals = [
-        float(points.groupby("number")["accuracy"].last().min())
-        for points in found
-        if not points.empty
-    ]
-    if not finals or all(config.is_chance_level for config in configurations):
+    ends = [points.groupby("number")["score"].last() for points in found if not points.empty]
+    if not ends or all(config.is_chance_level for config in configurations):
         return None
-    finals.sort(reverse=True)
-    target = math.floor(100 * finals[(len(finals) - 1) // 2] + 1e-9) / 100
-    return None if is_chance_level(configurations[0].row, target) else target
+    score = score_of(configurations[0].row)
+    better = score.higher_is_better
+    finals = sorted((float(end.min() if better else end.max()) for end in ends), reverse=better)
+    target = score.usual_target(finals[(len(finals) - 1) // 2])
+    is_guessing = better and is_chance_level(configurations[0].row, target)
+    return None if is_guessing else target

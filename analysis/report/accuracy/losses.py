@@ -96,7 +96,7 @@ def by_epoch(report: Report) -> list[Block]:
     if not 0 < most <= MOST_EPOCHS:
         return []
     rows = [
-        _named(config) | {f"epoch_{point.epoch}": point.accuracy for point in scores}
+        _named(config) | {f"epoch_{point.epoch}": point.score for point in scores}
         for config, scores in found.items()
         if scores
     ]

@@ -6,19 +6,26 @@ with the winner (analysis/tables/noise.py). Times of a contended host are grey a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from analysis.report.accuracy.curves import reached, target_text, usual_target
+from analysis.report.accuracy.curves import (
+    final_averaging_bytes,
+    reached,
+    target_text,
+    usual_target,
+)
 from analysis.report.context import Report
 from analysis.report.overview.ranking import MOST_NAMES, listed, ranked, value_text
 from analysis.report.overview.trust import AGREES, compared, is_measured
 from analysis.report.page import Answer
-from analysis.report.time.bottleneck_cases import find_studies
+from analysis.report.time.bottleneck_cases import Study, find_studies
 from analysis.report.time.bottleneck_findings import extremes_by_case
 from analysis.report.time.scaling import find_series, why_contended
+from analysis.summary.fidelity import CONTENDED_SHARE
 from analysis.tables.configurations import SAME, Configuration, grouped, named
 from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels, several_sizes
@@ -27,12 +34,15 @@ from analysis.tables.noise import (
     mean_text,
     measured,
     not_distinguishable,
+    scores,
 )
+from analysis.tables.score import score_of
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
+from cluster.spec.strategies import STRATEGIES
 
 SAME_BYTES = 1.05
 """Bytes that differ by less than this factor are not told apart."""
-BURST = 0.1
+BURST = 0.5
 """Of the model: a link with a larger burst looks faster than its rate."""
 MOST_SETTINGS = 3
 MOST_RUNS = 4
@@ -49,9 +59,27 @@ def answers(report: Report) -> list[Answer]:
     found = [*_speed(report), *_slow_nodes(report), *_speed_up(report)]
     for task, configurations in report.tasks.items():
         where = f", {task}" if len(report.tasks) > 1 else ""
-        about = [_accuracy(configurations), *_bytes(report, configurations)]
-        found += [replace(answer, question=answer.question + where) for answer in about]
+        about = [_score(configurations), *_bytes(report, configurations)]
+        short = (_with_short_names(answer, configurations) for answer in about)
+        found += [replace(answer, question=answer.question + where) for answer in short]
     return [*(answer for answer in found if not answer.grey), *_in_grey(found), *_trust(report)]
+
+
+def _with_short_names(answer: Answer, configurations: Sequence[Configuration]) -> Answer:
+    """Those that it names are called by what tells them from each other, not from all runs."""
+    by_label = {config.label: config for config in configurations}
+    longest_first = sorted(by_label, key=len, reverse=True)
+    name = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-])")
+    told = list(dict.fromkeys(name.findall(f"{answer.lead}\n{answer.text}")))
+    if len(told) < 2:
+        return answer
+    members = [by_label[label] for label in told]
+    short = named(members, with_workers=len({config.workers for config in members}) > 1)
+    names = {label: config.label for label, config in zip(told, short, strict=True)}
+    lead, text = (
+        name.sub(lambda found: names[found[0]], part) for part in (answer.lead, answer.text)
+    )
+    return replace(answer, lead=lead, text=text)
 
 
 def _in_grey(answers: Sequence[Answer]) -> list[Answer]:
@@ -94,7 +122,8 @@ def _speed(report: Report) -> list[Answer]:
         text = rest + _reached_by(held) + _left_out(lost) + burst
         found.append(Answer(question, text, lead=lead))
     if settings and not report.why_contended(settings[0]):
-        found += _shares(settings[0])
+        where = _where(settings[0][0], settings, several_sizes(report.runs.table))
+        found += _shares(settings[0], where if len(settings) > 1 else "")
     return found
 
 
@@ -143,7 +172,7 @@ def _left_out(lost: Sequence[Configuration]) -> str:
     """Named where they are few: what is left of a busy host's session is no list to read."""
     if not lost:
         return ""
-    names = [config.label for config in lost]
+    names = [config.label for config in _pooled(lost)]
     which = listed(names) if len(names) <= MOST_NAMES else f"{len(names)} configurations"
     return f" Not compared, since the host was contended: {which}."
 
@@ -176,7 +205,7 @@ def _where(
     return ", ".join([*(["programs"] if pd.isna(configuration.row["model"]) else []), *texts])
 
 
-def _shares(members: Sequence[Configuration]) -> list[Answer]:
+def _shares(members: Sequence[Configuration], where: str) -> list[Answer]:
     """Exposed communication over the step, least and most."""
     found = []
     for member in named(members, with_workers=False):
@@ -188,8 +217,11 @@ def _shares(members: Sequence[Configuration]) -> list[Answer]:
     if not found:
         return []
     ends = [f"{percent_text(share, 0)} ({label})" for share, label in (min(found), max(found))]
-    text = f"{' to '.join(dict.fromkeys(ends))}."
-    return [Answer("Communication, share of a step", text)]
+    overlapping = {name for name, facts in STRATEGIES.items() if facts.overlaps_backward}
+    hidden = [member.strategy for member in members if member.strategy in overlapping]
+    more = f"; of {hidden[0]} it is not known, it exchanges during backward" if hidden else ""
+    question = "Communication, share of a step" + (f", {where}" if where else "")
+    return [Answer(question, f"{' to '.join(dict.fromkeys(ends))}{more}.")]
 
 
 def _slow_nodes(report: Report) -> list[Answer]:
@@ -199,14 +231,21 @@ def _slow_nodes(report: Report) -> list[Answer]:
         cases = extremes_by_case(study)
         if cases and all(steps.startswith("no order") for steps in cases.values()):
             reason = next(iter(cases.values()))
-            found.append(Answer("With a slow node", _capital(reason), grey=True))
+            found.append(Answer(_slow(study), _capital(reason), grey=True))
         elif cases:
             none = [case for case, steps in cases.items() if steps.startswith("no order")]
             lead, *others = (f"{case}: {cases[case]}" for case in cases if case not in none)
             text = f"{'; '.join(['', *others])}. Steps of the slowest node; {study.title}."
             lost = f" No order, since the host was contended: {listed(none)}." if none else ""
-            found.append(Answer("With a slow node", text + lost, lead=lead))
+            found.append(Answer(_slow(study), text + lost, lead=lead))
     return found
+
+
+def _slow(study: Study) -> str:
+    cases = [case for compared in study.comparisons for case in compared.cases]
+    what = ["link"] if any(case.bottleneck for case in cases) else []
+    what += ["CPU"] if any(case.straggler for case in cases) else []
+    return f"With a slow {' or '.join(what) or 'node'}"
 
 
 def _speed_up(report: Report) -> list[Answer]:
@@ -226,6 +265,8 @@ def _speed_up(report: Report) -> list[Answer]:
     first, last = best.sizes[0], best.sizes[-1]
     base = f"{first.workers} worker{'' if first.workers == 1 else 's'}"
     lead = f"{last.workers} workers reach {last.speed_up:.2f}×"
+    if last.speed_up < 1:
+        lead = f"{last.workers} workers are slower than {base}: {last.speed_up:.2f}×"
     text = (
         f" the samples per second of {base} ({best.label}); ideal"
         f" {last.workers / first.workers:.3g}×, efficiency {percent_text(last.efficiency, 0)}."
@@ -241,13 +282,15 @@ def _tells_contention(configuration: Configuration) -> bool:
     return recorded or configuration.median("compute_median_s") is not None
 
 
-def _accuracy(configurations: Sequence[Configuration]) -> Answer:
-    found = sorted(measured(configurations, "accuracy"), key=lambda got: -got.mean)
+def _score(configurations: Sequence[Configuration]) -> Answer:
+    """Accuracy, or bits per byte."""
+    score = score_of(configurations[0].row)
+    found = scores(configurations, score)
     if all(config.is_chance_level for config in configurations):
-        best = value_text(found[0], percent_text)
-        return Answer("Accuracy", f"; the highest is {best}.", lead="at chance level")
-    question = "Most accurate" if len(found) > 1 else "Accuracy"
-    lead, rest = ranked(found, percent_text)
+        best = value_text(found[0], score.text)
+        return Answer("Accuracy", f"; the highest is {best}.", lead="no better than guessing")
+    question = score.winner if len(found) > 1 else score.name.capitalize()
+    lead, rest = ranked(found, score.text)
     return Answer(question, rest, lead=lead)
 
 
@@ -262,11 +305,8 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         uncounted |= bool(got.seeds) and got.payload_bytes is None
         if got.payload_bytes and got.seeds == got.of:
             costs.append((got.payload_bytes, configuration.label))
-    question = (
-        f"Fewest bytes to {target_text(target)}"
-        if len(costs) > 1
-        else (f"Bytes to {target_text(target)}")
-    )
+    aim = target_text(target, score_of(configurations[0].row))
+    question = f"{'Fewest bytes' if len(costs) > 1 else 'Bytes'} to {aim}"
     if not costs:
         text = "no strategy that sends anything reached it in all of its runs."
         if uncounted:
@@ -282,7 +322,10 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     if rest:
         parts.append(f"most: {highest}, {bytes_text(most)} ({most / least:.1f}×)")
     lead = f"{costs[0][1]}, {bytes_text(least)}"
-    return [Answer(question, "; ".join(["", *parts, "payload over all nodes"]) + ".", lead=lead)]
+    in_groups = any(map(final_averaging_bytes, configurations))
+    counted = "payload of all nodes" + ", pairwise with its final averaging" * in_groups
+    some = f"; {len(costs)} of {len(configurations)} reached it in every run"
+    return [Answer(question, "; ".join(["", *parts, counted]) + f"{some}.", lead=lead)]
 
 
 def _bytes_sent(configurations: Sequence[Configuration]) -> list[Answer]:
@@ -292,7 +335,7 @@ def _bytes_sent(configurations: Sequence[Configuration]) -> list[Answer]:
         return []
     ends = [f"{bytes_text(number.mean)} ({number.label})" for number in (found[0], found[-1])]
     lead = f"{' to '.join(dict.fromkeys(ends))}"
-    return [Answer("Bytes of training", "; payload over all nodes.", lead=lead)]
+    return [Answer("Bytes of training", "; payload of all nodes.", lead=lead)]
 
 
 def _burst(runs: Runs, configurations: Sequence[Configuration]) -> str:
@@ -328,13 +371,18 @@ def _trust(report: Report) -> list[Answer]:
     )
     span = " to ".join(dict.fromkeys(f"{end:.3f}" for end in (ratios.min(), ratios.max())))
     ratio = "" if ratios.empty else f"; measured over predicted {span}"
-    words = " with theory and among counters"
+    words = " with theory, and their counters with each other"
     if len(ratios) < every:  # programs have none
-        words = " among counters, and with theory where there is one"
+        words = " with theory where there is one, and their counters with each other"
     sending = "runs" if every == len(table) else "runs that send"
     bytes_agree = f"Bytes: {agree} of {every} {sending} agree{words}{others}{ratio}."
     text = f"{_times_trusted(report)} {bytes_agree}{_one_seed(report)}"
     return [Answer("Certain?", text)]
+
+
+def _one_run(report: Report) -> str:
+    once = all(len(config.numbers) == 1 for config in report.configurations)
+    return " One run each: their spread is not known." if once else ""
 
 
 def _one_seed(report: Report) -> str:
@@ -348,12 +396,17 @@ def _times_trusted(report: Report) -> str:
     completed = report.runs.completed
     if report.contended:
         if len(report.contended) == len(completed):
-            return "Times: no, the host was contended (grey)."
-        runs = f"{len(report.contended)} of {len(completed)} runs"
-        return f"Times: not of {runs}, whose host was contended (grey); the orders leave them out."
+            return "Times: no, the host was contended (grey); --dilation auto would tell."
+        lost, every = len(report.contended), len(completed)
+        return (
+            f"Times: certain for {every - lost} of {every} runs; the others competed for cores and"
+            " are left out of the orders (grey in the tables)."
+        )
     if len(report.configurations) < 2:
         return "Times: one configuration, nothing to compare."
     if without_verdict(completed).empty:
         most = percent_text(float(completed["largest_wait_share"].max()), 1)
-        return f"Times: yes, nodes waited for a core for at most {most} of their step time."
+        limit = percent_text(CONTENDED_SHARE, 0)
+        yes = f"Times: yes, nodes waited for a core for at most {most} of a step (limit: {limit})."
+        return yes + _one_run(report)
     return "Times: yes, as far as recorded: equal computing differs by at most 15 % of a step."

@@ -13,6 +13,8 @@ from analysis.report.overview.answers import answers
 from analysis.report.page import Answers, Column, Details, Row, Section, Table
 from analysis.tables.configurations import Configuration
 from analysis.tables.labels import scored_on
+from analysis.tables.noise import scores
+from analysis.tables.score import BITS, score_of
 from cluster.observe.units import bytes_text, percents, seconds_text
 from cluster.spec.documents.records import HEADER_BYTES
 
@@ -50,7 +52,7 @@ def results(report: Report) -> Section | None:
     rows = [_row(report, config, targets.get(config.task)) for config in report.configurations]
     if not rows:
         return None
-    table = Table(rows, _columns(targets), folds=True, name="results")
+    table = Table(rows, _columns(report, targets), folds=True, name="results")
     many = len(rows) > MOST_ROWS
     body = [Details(f"All {len(rows)} configurations", [table]) if many else table]
     frame = pd.DataFrame(rows).drop(columns=["by_seed", "contended"], errors="ignore")
@@ -58,12 +60,16 @@ def results(report: Report) -> Section | None:
     return Section("results", "Results", body, note, {"results": frame})
 
 
-def _columns(targets: Mapping[str, float | None]) -> list[Column]:
+def _columns(report: Report, targets: Mapping[str, float | None]) -> list[Column]:
     known = {target for target in targets.values() if target}
-    aim = target_text(known.pop()) if len(known) == 1 else "the target"
+    judged_by = {score_of(config.row) for config in report.configurations}
+    one = len(known) == 1 and len(judged_by) == 1
+    aim = target_text(known.pop(), *judged_by) if one else "the target"
+    bits = [Column(BITS.name, "bits", "{:.3f}".format)] if BITS in judged_by else []
     return [
         Column("configuration", "configuration", style="left"),
         Column("accuracy", "accuracy", percents()),
+        *bits,
         Column("payload sent, all nodes", "train_payload_bytes", bytes_text),
         Column(f"payload to {aim}".replace(" %", "\u00a0%"), "to_target_bytes", bytes_text),
         Column("median step", "step_median_s", seconds_text),
@@ -89,6 +95,9 @@ def _row(report: Report, configuration: Configuration, target: float | None) -> 
         **configuration.means(MEANS),
     }
     row["share"] = _share(row)
+    if score_of(configuration.row) is BITS:
+        for bits in scores([configuration], BITS):
+            row |= {"bits": bits.mean, "bits_sd": bits.sd}
     if target:
         got = reached(report.runs, configuration, target)
         row["to_target_bytes"] = got.payload_bytes

@@ -24,15 +24,13 @@ def ranked(
     apart = [other for other in others if other not in near]
     lead, parts = value_text(best, text), [""]
     if near:
-        lead = f"no winner: {lead}"
         last = value_text(near[-1], text)
-        which = f" and {last}" if len(near) == 1 else f" and {len(near)} more, up to {last},"
-        if not best.is_time:
-            which = which.replace("up to", "down to")
-        parts = [f"{which} are not distinguishable ({why_no_order([best, *near])})"]
+        others_text = f"and {last}" if len(near) == 1 else f"to {last}, {len(near) + 1} in all"
+        parts = [f": {lead} {others_text}, not distinguishable ({why_no_order([best, *near])})"]
+        lead = "no clear winner"
     if apart and not_distinguishable(apart[0], apart[1:]) == apart[1:] != []:
         names = listed([value_text(number, text) for number in apart], MOST_NAMES)
-        parts.append(f"next, without an order: {names}{_times(best, apart[0])}")
+        parts.append(f"then, in no order: {names}{_times(best, apart[0])}")
     elif apart:
         parts.append(f"next: {value_text(apart[0], text)}{_times(best, apart[0])}")
         if len(apart) > 1:
