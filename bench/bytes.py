@@ -11,7 +11,7 @@ import argparse
 
 from bench.tools.session import add_engine, counts, measure, sizes
 from bench.tools.table import Table
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import STRATEGIES
 
 STEPS = 4
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from bench.tools.session import count
 from bench.tools.table import Table
-from cluster.spec.codecs import parse_codec
+from cluster.spec.exchange.codecs import parse_codec
 
 CODECS = ("int8", "int4", "2bit", "sign", "topk:0.01")
 TRIES = 7

@@ -12,7 +12,7 @@ from bench.tools.session import add_engine, count, known, measure, sizes
 from bench.tools.table import Table
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import one_of
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import STRATEGIES
 
 ROUNDS = 12
 EVERY_STEP = ",".join(

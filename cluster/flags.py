@@ -13,17 +13,17 @@ from typing import Any
 from cluster import environment, presets
 from cluster.engine import AUTO, engine_names
 from cluster.observe.units import option_text
-from cluster.spec.algorithms import ALGORITHMS, Algorithm
 from cluster.spec.catalogue import DATASETS, MODELS, WORKLOADS
 from cluster.spec.command_line import Parser, argument, parse_path, parse_port
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.errors import FileError, SpecError
+from cluster.spec.exchange.algorithms import ALGORITHMS, Algorithm
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES, OPTIMIZERS
 from cluster.spec.program import plain_words
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import STRATEGIES
 from cluster.sweep.preset_file import option_type
 
 GROUPS = {

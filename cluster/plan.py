@@ -20,13 +20,13 @@ from cluster.host import user_folders
 from cluster.spec.catalogue import data_facts
 from cluster.spec.dilation import AUTO
 from cluster.spec.errors import FileError, SpecError, between
+from cluster.spec.exchange.strategies import EXCHANGE_OPTIONS, facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value, no_passes
 from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
-from cluster.spec.strategies import EXCHANGE_OPTIONS, facts_of
 from cluster.sweep.dilation import Dilations
 from cluster.sweep.preset_file import FIELDS, option_type
 

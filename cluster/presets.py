@@ -3,8 +3,8 @@
 A preset is a list of runs, of workloads/presets/NAME.toml or a file of the user's own
 (docs/sweeps.md); each names options as the flags do, with a value or a list of values. A workload
 (cluster/spec/catalogue.py) is a model, its data and how it is usually trained, an algorithm
-(cluster/spec/algorithms.py) a strategy with its options. Flags beside a preset go for all its runs,
-flags beside a workload or an algorithm replace its own.
+(cluster/spec/exchange/algorithms.py) a strategy with its options. Flags beside a preset go for all
+its runs, flags beside a workload or an algorithm replace its own.
 
 A preset's quick variant (--quick) ends within ten minutes on two cores. Options in the table
 [quick] replace those of all runs, options in a run's own [runs.quick] those of that run;
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from cluster import PROJECT, own_files
 from cluster.observe.units import option_text
-from cluster.spec import algorithms
-from cluster.spec.algorithms import ALGORITHMS
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.errors import SpecError, one_of
+from cluster.spec.exchange import algorithms
+from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.sweep.preset_file import Options, Preset, read_preset
 
 REPEATED = ("bottleneck", "straggler", "program")

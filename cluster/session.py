@@ -31,9 +31,9 @@ from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.documents.session_plan import COMPLETED, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import file_problem
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import EXISTING, LONGEST_LABEL, Experiment
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.strategies import facts_of
 from cluster.sweep.estimate import about, remaining_s
 from cluster.watch import FOLDER_REMOVED, watch_run
 

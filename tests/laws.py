@@ -10,7 +10,7 @@ import pytest
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import STRATEGIES
 from tests.measuring import Sweeps, measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "200")

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import rounds_of
 from cluster.spec.documents.events import Step
+from cluster.spec.exchange.strategies import messages
 from cluster.spec.schedules.messages import Message, each_message
-from cluster.spec.strategies import messages
 
 MOST_MESSAGES = 20_000
 """Of a run: later rounds have no messages. A ring of 16 workers sends 480 a round."""

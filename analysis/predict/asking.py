@@ -5,12 +5,12 @@ import functools
 
 from analysis.predict.fitted import SHIPPED, Fitted, load
 from analysis.predict.forecast import TREE, Cluster
-from cluster.spec.codecs import parse_codec
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError, between, one_of
+from cluster.spec.exchange.codecs import parse_codec
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.links import parse_link
 from cluster.spec.quantities import parse_size, parse_time
-from cluster.spec.strategies import STRATEGIES
 
 MOST_WORKERS = 1024
 MOST_OF_TREE = 64

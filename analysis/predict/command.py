@@ -15,8 +15,8 @@ from analysis.predict.fitted import Fitted, error_text
 from analysis.predict.forecast import Cluster, Forecast, bound_s
 from cluster.observe.units import bytes_text, percent_text, seconds_text
 from cluster.spec.command_line import Parser, argument
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.links import parse_cores, parse_links
-from cluster.spec.strategies import STRATEGIES
 
 
 def _parser() -> Parser:

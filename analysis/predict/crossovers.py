@@ -11,8 +11,8 @@ from itertools import combinations
 
 from analysis.predict.fitted import Fitted
 from analysis.predict.forecast import Cluster
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.links import Link
-from cluster.spec.strategies import STRATEGIES
 
 MOST_BY_LINK = 64
 """Workers: with more, a simulation at every rate would take too long."""

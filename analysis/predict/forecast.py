@@ -24,8 +24,9 @@ from analysis.predict.lower_bound import all_reduce_bound_s
 from analysis.predict.nodes import Costs, Node, Timeline
 from analysis.predict.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
-from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
+from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
+from cluster.spec.exchange.strategies import StrategyFacts, facts_of
 from cluster.spec.links import Link
 from cluster.spec.schedules.messages import (
     RECEIVER_FRAMING_BYTES,
@@ -35,7 +36,6 @@ from cluster.spec.schedules.messages import (
 )
 from cluster.spec.schedules.pairwise import cycle_length
 from cluster.spec.schedules.recorded import RecordedSchedule
-from cluster.spec.strategies import StrategyFacts, facts_of
 from cluster.spec.synthetic import BACKWARD_SHARE
 
 ROUNDS, MOST_ROUNDS = 2, 256

@@ -11,10 +11,10 @@ from analysis.predict.fitted import Fitted, error_text
 from analysis.predict.need import PAYS, RATES_BIT, UTILISATIONS, Need, best_first
 from analysis.predict.nodes import Costs
 from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
-from cluster.spec.codecs import parse_codec
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.codecs import parse_codec
+from cluster.spec.exchange.strategies import STRATEGIES
 
 CODECS = "none,fp16,int8,topk:0.01"
 MOST_WORKERS = 256

@@ -11,16 +11,16 @@ from typing import TypeVar
 from analysis.predict.forecast import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
-from cluster.spec.codecs import FLOAT_BYTES
 from cluster.spec.documents.event_reader import most_bytes, read_events
 from cluster.spec.documents.events import Schedule
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import NO_CONCLUSION, Summary
+from cluster.spec.exchange.codecs import FLOAT_BYTES
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.recorded import RecordedSchedule
-from cluster.spec.strategies import facts_of
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ import functools
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
-from cluster.spec.codecs import FLOAT_BYTES, parse_codec
+from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_foreign, is_own
-from cluster.spec.strategies import facts_of
 
 USUAL, USUAL_BYTES = "allreduce", 4_000_000
 """In place of a strategy and a model of the user's own, of which nothing is known before a run."""

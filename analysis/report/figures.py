@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from analysis.report.page import Chart, Layout, Row, Trace
 from analysis.tables.configurations import grouped
 from cluster.observe.units import MINUTES_FROM_S, seconds_text
-from cluster.spec.strategies import STRATEGIES, facts_of, is_own
+from cluster.spec.exchange.strategies import STRATEGIES, facts_of, is_own
 
 GREY = "#7d848c"
 PALETTE = (

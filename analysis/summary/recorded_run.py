@@ -14,12 +14,12 @@ from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Schedule, Step
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS, TORCH_PEERS
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import RecordedSchedule
-from cluster.spec.strategies import facts_of
 
 
 @dataclass(frozen=True)

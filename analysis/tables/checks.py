@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis.tables.columns import COLUMNS, find
-from cluster.spec.codecs import parse_codec
 from cluster.spec.documents.codec import DocumentError, Options, hints, reader
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import between
+from cluster.spec.exchange.codecs import parse_codec
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value
 from cluster.spec.links import parse_cores, parse_link, parse_links
-from cluster.spec.strategies import facts_of
 
 NEEDED = ("strategy", "workers", "engine")
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}

@@ -10,11 +10,11 @@ import pandas as pd
 
 from analysis.tables.columns import OPTIONS, RENAMED
 from cluster.observe.units import link_text, list_names, option_text
-from cluster.spec.algorithms import ALGORITHMS
+from cluster.spec.exchange.algorithms import ALGORITHMS
+from cluster.spec.exchange.strategies import STRATEGIES, follows_from_strategy, is_own, own_defaults
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_cores, parse_links
 from cluster.spec.program import arguments, tells_apart
-from cluster.spec.strategies import STRATEGIES, follows_from_strategy, is_own, own_defaults
 
 
 class Words(NamedTuple):

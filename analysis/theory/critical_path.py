@@ -10,8 +10,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from analysis.theory.predicted_bytes import ByRank
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.schedules.messages import Amount, Message, Messages, Setting, each_message
-from cluster.spec.strategies import facts_of
 
 
 def path_bytes(messages: Messages) -> Amount:

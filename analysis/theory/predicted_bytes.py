@@ -15,6 +15,7 @@ from functools import reduce
 from itertools import chain
 
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
+from cluster.spec.exchange.strategies import facts_of, messages
 from cluster.spec.schedules.messages import (
     Flow,
     Messages,
@@ -24,7 +25,6 @@ from cluster.spec.schedules.messages import (
     framing,
 )
 from cluster.spec.schedules.recorded import RecordedSchedule
-from cluster.spec.strategies import facts_of, messages
 
 WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES
 

@@ -10,14 +10,14 @@ from analysis.theory.predicted_bytes import (
     predict_framing,
 )
 from cluster.observe.units import bytes_text, seconds_text
-from cluster.spec.codecs import HALVES
 from cluster.spec.command_line import Parser, argument
+from cluster.spec.exchange.codecs import HALVES
+from cluster.spec.exchange.strategies import BUFFERS, STRATEGIES
 from cluster.spec.links import parse_link, parse_links
 from cluster.spec.quantities import parse_size
 from cluster.spec.schedules.consensus import resolve
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.pairwise import SCHEDULES, period
-from cluster.spec.strategies import BUFFERS, STRATEGIES
 
 MOST_ROUNDS = 10_000
 

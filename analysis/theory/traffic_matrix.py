@@ -6,10 +6,10 @@ Rows send, columns receive: row sums are the bytes that a rank sends, column sum
 from collections import Counter
 from collections.abc import Iterator
 
+from cluster.spec.exchange.strategies import facts_of, messages
 from cluster.spec.schedules.messages import Amount, Messages, Setting, broadcast_of_buffers
 from cluster.spec.schedules.pairwise import period
 from cluster.spec.schedules.recorded import RecordedSchedule
-from cluster.spec.strategies import facts_of, messages
 
 Matrix = list[list[float]]
 

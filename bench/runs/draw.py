@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analysis.theory.predicted_bytes import lower_bound_s, predict
-from cluster.spec.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.pairwise import cycle_length
-from cluster.spec.strategies import STRATEGIES
 
 FOLDER = Path(__file__).resolve().parent
 LISTS = {"fitted": (1601, 9, 1), "left-out": (1603, 22, 3)}

@@ -25,8 +25,8 @@ from cluster.session import prepare_folder
 from cluster.spec.catalogue import files_of
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import STRATEGIES
 
 PROFILES = ("ddp", "data-parallel", "horovod", "multi-host")
 OPTIONS = ("strategy", "passes", "workload", "epochs", "batch_size")

@@ -9,8 +9,8 @@ from cluster.observe.result_row import EXTRAS, find_extras, headings, row
 from cluster.observe.units import four_digits, percent_text
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.summary import COARSE, CONTENDED, Summary
+from cluster.spec.exchange.strategies import follows_from_strategy
 from cluster.spec.program import tells_apart
-from cluster.spec.strategies import follows_from_strategy
 
 MOST_LINKS = 8
 MOST_NAMED = 3

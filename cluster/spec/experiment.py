@@ -14,20 +14,20 @@ from reprlib import repr as short
 from typing import Any, Self
 
 from cluster.spec import experiment_checks, program, synthetic
-from cluster.spec.algorithms import ALGORITHMS
-from cluster.spec.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.catalogue import DATASETS
-from cluster.spec.codecs import parse_codec
 from cluster.spec.dilation import UNDILATED
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.algorithms import ALGORITHMS
+from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
+from cluster.spec.exchange.codecs import parse_codec
+from cluster.spec.exchange.strategies import AVERAGES, BUFFERS, REDUCTIONS, facts_of
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, facts_of
 
 MAX_WORKERS = 256
 LONGEST_LABEL = 120

@@ -11,20 +11,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic
-from cluster.spec.algorithms import ALGORITHMS
-from cluster.spec.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.catalogue import DATASETS, MODELS
-from cluster.spec.codecs import Codec, parse_codec
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
+from cluster.spec.exchange.algorithms import ALGORITHMS
+from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
+from cluster.spec.exchange.codecs import Codec, parse_codec
+from cluster.spec.exchange.outer import parse_outer
+from cluster.spec.exchange.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
-from cluster.spec.outer import parse_outer
 from cluster.spec.own_code import LIBRARY_FORMS
 from cluster.spec.quantities import parse_memory, write_memory
-from cluster.spec.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import STRATEGIES
 
 MIB = 2**20
 

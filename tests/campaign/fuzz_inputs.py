@@ -36,8 +36,8 @@ from cluster.flags import make_parser
 from cluster.host import leftovers
 from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.errors import LONGEST_LINE, SpecError
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import STRATEGIES
 from tests.campaign.fuzz import command_line, mutated_file
 from tests.peak_memory import peak_bytes
 

@@ -19,9 +19,9 @@ from cluster.existing import engine as spark_engine
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.options import OPTIMIZERS
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import STRATEGIES
 from tests.refusals import contents, refusal
 
 pytestmark = pytest.mark.usefixtures("empty_folder")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
 from analysis.theory.predicted_bytes import predict
-from cluster.spec.codecs import factors, parse_codec
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.codecs import factors, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from tests.loopback import on_workers

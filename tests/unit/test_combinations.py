@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import OPTIMIZERS
-from cluster.spec.strategies import AVERAGES, BUFFERS, REDUCTIONS, STRATEGIES
 
 OPTIONS: dict[str, list[Any]] = {
     "average": [*AVERAGES],

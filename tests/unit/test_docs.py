@@ -22,9 +22,9 @@ from cluster.flags import make_parser, parse
 from cluster.plan import make_experiments
 from cluster.spec.catalogue import WORKLOADS
 from cluster.spec.documents import summary
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import STRATEGIES
 from tests import documentation
 from tests.documentation import PROJECT, Command
 

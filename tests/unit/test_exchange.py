@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import MOMENTUM
-from cluster.spec.strategies import STRATEGIES
 from tests.loopback import on_workers
 from workloads import strategies
 from workloads.comm.exchanger import Exchanger

@@ -11,9 +11,9 @@ from cluster import presets
 from cluster.flags import MOST_USED, all_help_texts, help_texts, make_parser
 from cluster.plan import make_experiments
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import STRATEGIES
 
 OPTIONS = dataclasses.fields(Experiment)
 

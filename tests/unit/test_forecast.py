@@ -18,9 +18,9 @@ from analysis.predict.observations import Observation, observe_all
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import Fidelity
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.links import Link
 from cluster.spec.schedules.recorded import PlannedMessage, RecordedSchedule
-from cluster.spec.strategies import STRATEGIES
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 COSTS = Costs(5e-4, 2e-9)

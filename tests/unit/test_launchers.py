@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.strategies import STRATEGIES
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 from analysis.predict import simulator
 from analysis.predict.lower_bound import all_reduce_bound_s
 from analysis.predict.nodes import Costs, Node
+from cluster.spec.exchange.strategies import STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Setting
-from cluster.spec.strategies import STRATEGIES, facts_of
 
 SIZE, RATE = 3_000_000, 1e6
 EVERYTHING = [name for name, facts in STRATEGIES.items() if facts.averages_everything]

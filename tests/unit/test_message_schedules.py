@@ -9,6 +9,7 @@ import pytest
 
 from analysis.theory.critical_path import path_bytes
 from analysis.theory.predicted_bytes import predict_framing
+from cluster.spec.exchange.strategies import STRATEGIES, facts_of, messages
 from cluster.spec.schedules.messages import (
     Amount,
     Flow,
@@ -20,7 +21,6 @@ from cluster.spec.schedules.messages import (
     step_count,
 )
 from cluster.spec.schedules.pairwise import SCHEDULES
-from cluster.spec.strategies import STRATEGIES, facts_of, messages
 
 SIZE = 840
 WORKERS = [1, 2, 3, 4, 5, 6, 7, 8, 13]

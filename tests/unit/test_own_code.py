@@ -16,10 +16,10 @@ from cluster.plan import make_experiments
 from cluster.spec import own_code
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import STRATEGIES, facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import PlannedMessage, RecordedSchedule
-from cluster.spec.strategies import STRATEGIES, facts_of
 
 STAR = "def exchange(tensor, round):\n    pass\n"
 NET = "class Net:\n    pass\n\ndef load():\n    pass\n\ndef loss(outputs, labels):\n    pass\n"

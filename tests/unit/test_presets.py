@@ -15,10 +15,10 @@ from cluster.links import findings as link_report
 from cluster.links.burst_size import burst_bytes
 from cluster.plan import make_experiments
 from cluster.spec import synthetic
-from cluster.spec.algorithms import ALGORITHMS
 from cluster.spec.documents.session_plan import SessionPlan
 from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.sweep.key_lines import key_lines

@@ -9,8 +9,8 @@ import pytest
 from cluster.flags import parse
 from cluster.plan import make_experiments
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.strategies import facts_of
 
 
 def planned(line: str) -> list[Experiment]:

@@ -17,8 +17,8 @@ from analysis.predict import command, permutations, simulator
 from analysis.predict.message_plan import node_kinds
 from analysis.predict.nodes import Costs, Node, chunk_count
 from analysis.theory.critical_path import busiest_bytes, path_bytes
+from cluster.spec.exchange.strategies import STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Messages, Setting, each_message, step_count
-from cluster.spec.strategies import STRATEGIES, facts_of
 
 RATE = 1e7
 MODEL_BYTES = 2_000_000

@@ -11,11 +11,11 @@ from hypothesis import strategies as some
 
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.experiment import EXISTING, MAX_WORKERS, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.strategies import STRATEGIES
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from analysis.theory import predicted_bytes
 from analysis.theory.predicted_bytes import Prediction, lower_bound_s
 from analysis.theory.table import main
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.schedules.consensus import available, choose_schedule, plan
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.pairwise import group_of, period
-from cluster.spec.strategies import STRATEGIES
 
 
 def predict(strategy: str, *, rounds: int = 1, **setting: Any) -> Prediction:

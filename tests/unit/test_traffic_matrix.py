@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from analysis.theory.predicted_bytes import predict
 from analysis.theory.traffic_matrix import matrix
+from cluster.spec.exchange.strategies import BUFFERS, STRATEGIES
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.schedules.messages import Setting
-from cluster.spec.strategies import BUFFERS, STRATEGIES
 
 SIZE = 1200
 EXCHANGING = [name for name, facts in STRATEGIES.items() if facts.exchanges]

@@ -17,7 +17,7 @@ All workers, also the owner of a piece, use the decoded mean, so all end with id
 import torch
 from torch import Tensor
 
-from cluster.spec.codecs import parse_codec, takes_two_phases
+from cluster.spec.exchange.codecs import parse_codec, takes_two_phases
 from workloads.comm.codecs import open_codec, randk
 from workloads.comm.codecs.packing import require_finite
 from workloads.comm.messages import sendrecv

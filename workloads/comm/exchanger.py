@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from cluster.spec.codecs import factored_bytes, parse_codec
+from cluster.spec.exchange.codecs import factored_bytes, parse_codec
 from cluster.spec.experiment import Experiment
 from workloads.comm.buckets import MIB, Bucket, bucket_count, split_into_buckets
 from workloads.comm.flat import FlatModel

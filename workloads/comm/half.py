@@ -8,7 +8,7 @@ parameter in every exchange, so training slows down or stops.
 
 from torch import Tensor
 
-from cluster.spec.codecs import factored_bytes, parse_codec
+from cluster.spec.exchange.codecs import factored_bytes, parse_codec
 from workloads.comm.flat import FlatModel
 from workloads.comm.messages import WIRE_TYPES, reused_buffer
 from workloads.comm.round import Exchange, Round

@@ -1,7 +1,7 @@
 """Exchanges with a memory: error feedback of lossy codecs, and the outer optimiser (--outer).
 
-Formulas of the outer optimiser are in cluster/spec/outer.py. Without a lossy codec parameters
-are exchanged, so that sgd:1 is local-sgd bit for bit; with one, outer deltas.
+Formulas of the outer optimiser are in cluster/spec/exchange/outer.py. Without a lossy codec
+parameters are exchanged, so that sgd:1 is local-sgd bit for bit; with one, outer deltas.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cluster.spec.codecs import Codec, parse_codec
+from cluster.spec.exchange.codecs import Codec, parse_codec
+from cluster.spec.exchange.outer import Outer, parse_outer
 from cluster.spec.experiment import Experiment
-from cluster.spec.outer import Outer, parse_outer
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen, SomeAveraged
 from workloads.comm.round import Exchange, Round

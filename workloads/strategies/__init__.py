@@ -5,9 +5,10 @@
 replaces a flat tensor (gradients or parameters), in place, by its mean over the workers that take
 part (or by the sum, --reduce sum). It knows round and rank, and keeps no state but receive buffers.
 
-The strategy NAME of cluster/spec/strategies.py is the file NAME.py here, with _ for -. A file may
-also have `wrap(model, experiment)`, which returns a model that exchanges by itself during backward,
-and SERVER_UPDATES = True, where a server returns new parameters in place of the gradients.
+The strategy NAME of cluster/spec/exchange/strategies.py is the file NAME.py here, with _ for -. A
+file may also have `wrap(model, experiment)`, which returns a model that exchanges by itself during
+backward, and SERVER_UPDATES = True, where a server returns new parameters in place of the
+gradients.
 """
 
 import importlib
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from cluster.spec import strategies
+from cluster.spec.exchange import strategies
 from cluster.spec.experiment import Experiment
 from cluster.spec.own_code import is_own
 from workloads.comm.round import Exchange

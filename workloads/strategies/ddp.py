@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from cluster.spec.codecs import parse_codec
+from cluster.spec.exchange.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from workloads.comm.messages import WIRE_TYPES
 from workloads.comm.outer import stateful_exchange

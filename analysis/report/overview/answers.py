@@ -38,7 +38,7 @@ from analysis.tables.noise import (
 )
 from analysis.tables.score import score_of
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
-from cluster.spec.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import STRATEGIES
 
 SAME_BYTES = 1.05
 """Bytes that differ by less than this factor are not told apart."""

@@ -10,9 +10,9 @@ from analysis.report.page import Column, Row, Section, Table
 from cluster.spec import own_code
 from cluster.spec.documents.codec import Json
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import own_defaults
 from cluster.spec.experiment import Experiment
 from cluster.spec.options import OFF
-from cluster.spec.strategies import own_defaults
 
 TOLD = (
     *("strategy", "workers", "passes", "schedule", "model", "train_size", "batch_size"),

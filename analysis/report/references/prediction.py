@@ -16,8 +16,8 @@ from analysis.predict.observations import Observation, observe_all
 from analysis.report import figures, page
 from analysis.report.context import Report
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
+from cluster.spec.exchange.strategies import STRATEGIES
 from cluster.spec.links import Link, parse_link
-from cluster.spec.strategies import STRATEGIES
 
 USUAL_MBIT = 100
 """Where no link of these runs was shaped to a rate that can be predicted."""

@@ -18,8 +18,8 @@ from analysis.report.figures import bar_chart, percent_scale
 from analysis.report.page import Block, Chart, Column, Row, Section, Table
 from analysis.tables.configurations import Configuration
 from cluster.observe.units import bits_rate, bytes_text, percents, seconds_text
+from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.links import parse_link
-from cluster.spec.strategies import facts_of
 
 COLUMNS = [
     Column("configuration", "configuration", style="left"),

@@ -14,8 +14,8 @@ from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
+from cluster.spec.exchange.strategies import facts_of, is_own
 from cluster.spec.schedules.messages import Setting
-from cluster.spec.strategies import facts_of, is_own
 
 MOST_NODES = 48
 """A larger matrix is not drawn: its cells would be smaller than a finger."""

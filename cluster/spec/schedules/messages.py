@@ -35,7 +35,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
-from cluster.spec.codecs import parse_codec, takes_two_phases
+from cluster.spec.exchange.codecs import parse_codec, takes_two_phases
 from cluster.spec.schedules.consensus import resolve
 from cluster.spec.schedules.pairwise import EVERY_ROUND, Partition, Repeat, groups, repeat
 

@@ -1,8 +1,8 @@
 """Lossy codecs of --compress: one file each, encode(tensor) -> bytes and decode.
 
 A codec turns a float32 tensor into a uint8 tensor of exactly `encoded_bytes` bytes
-(cluster/spec/codecs.py) and back, the same on every worker. How encoded tensors are exchanged, and
-what is done about the loss, is in workloads/comm/encoded_exchange.py.
+(cluster/spec/exchange/codecs.py) and back, the same on every worker. How encoded tensors are
+exchanged, and what is done about the loss, is in workloads/comm/encoded_exchange.py.
 """
 
 import functools
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from cluster.spec.codecs import QUANTISED_BITS, parse_codec
+from cluster.spec.exchange.codecs import QUANTISED_BITS, parse_codec
 from workloads.comm.codecs import int4, int8, sign, topk, two_bit
 
 Encode = Callable[[Tensor], Tensor]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cluster.spec.codecs import CHUNK, SCALE_BYTES
+from cluster.spec.exchange.codecs import CHUNK, SCALE_BYTES
 
 
 def require_finite(sums: Tensor) -> None:

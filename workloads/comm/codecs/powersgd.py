@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cluster.spec.codecs import factors
+from cluster.spec.exchange.codecs import factors
 from workloads.comm.codecs.packing import require_finite
 from workloads.comm.round import Exchange, Round
 

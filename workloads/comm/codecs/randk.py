@@ -10,7 +10,7 @@ added up as they are (Stich et al. 2018; the mask by seed of SPARTA, Beton et al
 import torch
 from torch import Tensor
 
-from cluster.spec.codecs import kept_of
+from cluster.spec.exchange.codecs import kept_of
 
 
 def places(elements: int, share: float, seed: tuple[int, int, int], device: torch.device) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cluster.spec.codecs import FLOAT_BYTES, INDEX_BITS, SPARSE_CHUNK, kept_of, topk_counts
+from cluster.spec.exchange.codecs import FLOAT_BYTES, INDEX_BITS, SPARSE_CHUNK, kept_of, topk_counts
 from workloads.comm.codecs.packing import require_finite
 
 

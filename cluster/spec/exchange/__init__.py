@@ -1,0 +1,1 @@
+"""How workers exchange: strategies, codecs, outer optimisers and the algorithms made of them."""
