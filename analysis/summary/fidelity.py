@@ -43,7 +43,7 @@ LATE_SHARE = 0.05
 make up for some of its waits, so that less is seen of them: at load 18 on two cores, a run whose
 step took 26 % longer than at twice the dilation was late by less than 15 % (docs/time.md)."""
 COARSE_SHARE = CONTENDED_SHARE
-"""Being ahead by more than this share of a node's step time makes a dilated run `coarse`."""
+"""Being ahead by more than this share of a node's step time makes a run `coarse`."""
 NOTICED_STEAL = 0.02
 """Of all cores' time: less is lost in the 10 ms ticks in which it is counted."""
 
@@ -58,17 +58,15 @@ machine it was 4 and 83 % at most (2026-11-18)."""
 def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
     limits, is_dilated = run.experiment.host_limits, run.experiment.slowdown != 1
     nodes = [
-        of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)), is_dilated=is_dilated)
+        of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)))
         for rank, steps in enumerate(run.steps)
     ]
     spans = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
     steps_cpu_s = sum(step.cpu_s or 0.0 for steps in run.steps for step in steps)
-    return judge(nodes, of_host(host, spans, steps_cpu_s))
+    return judge(nodes, of_host(host, spans, steps_cpu_s), is_dilated=is_dilated)
 
 
-def of_worker(
-    rank: int, steps: Sequence[Step], core: float = 1.0, *, is_dilated: bool = False
-) -> NodeFidelity:
+def of_worker(rank: int, steps: Sequence[Step], core: float = 1.0) -> NodeFidelity:
     """One worker's steps without the first; unknown where one of them does not tell.
 
     `core` is the part of a core that it is entitled to.
@@ -90,7 +88,7 @@ def of_worker(
         wait_s=round(late_s, 6),
         cpu_share=round(min(1.0, cpu_s / core / wanted_s), 4) if wanted_s else 1.0,
         wait_share=round(late_s / step_s, 4),
-        ahead_share=round(ahead_s / step_s, 4) if is_dilated else None,
+        ahead_share=round(ahead_s / step_s, 4) if core < 1 else None,
     )
 
 
@@ -101,7 +99,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return round(sum(known), 6) if known and len(known) == len(found) else None
 
 
-def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
+def judge(nodes: Sequence[NodeFidelity], host: Fidelity, *, is_dilated: bool = False) -> Fidelity:
     """The host's shares with the verdict: one contended node makes a run contended.
 
     Unknown where a worker's waits are not known, unless the others' are enough."""
@@ -109,8 +107,9 @@ def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
     ahead = [node.ahead_share for node in nodes if node.ahead_share is not None]
     shares = [node.cpu_share for node in nodes if node.cpu_share is not None]
     verdict = HELD if waits and len(waits) == len(nodes) else UNKNOWN
-    is_crowded = not ahead and _is_crowded(host)  # dilated nodes have CPU to spare
-    if any(map(_is_late, nodes)) or _is_stolen(host) or is_crowded:
+    is_crowded = not is_dilated and _is_crowded(host)  # dilated nodes have CPU to spare
+    most = LATE_SHARE if is_dilated else CONTENDED_SHARE
+    if max(waits, default=0.0) > most or _is_stolen(host) or is_crowded:
         verdict = CONTENDED
     elif max(ahead, default=0.0) > COARSE_SHARE:
         verdict = COARSE
@@ -122,11 +121,6 @@ def judge(nodes: Sequence[NodeFidelity], host: Fidelity) -> Fidelity:
         least_cpu_share=min(shares, default=None),
         by_node=list(nodes),
     )
-
-
-def _is_late(node: NodeFidelity) -> bool:
-    most = CONTENDED_SHARE if node.ahead_share is None else LATE_SHARE
-    return (node.wait_share or 0.0) > most
 
 
 def _is_crowded(host: Fidelity) -> bool:

@@ -59,6 +59,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         error=error,
         spec=experiment.to_json(),
         model_bytes=run.hello.model_bytes if run.hello else None,
+        bucket_bytes=run.hello.bucket_bytes if run.hello else [],
         steps=steps,
         rounds=rounds_of(experiment, steps),
         epochs=len(run.logs[0].epochs),

@@ -25,7 +25,7 @@ def by_verdict(runs: pd.DataFrame) -> dict[int, str]:
 def _reason(verdict: str, wait_share: Any) -> str:
     """Of the waits of one run's nodes; unknown where the hypervisor took the CPU."""
     if verdict == COARSE:
-        return "no order: steps are too short for this dilation; use a larger --dilation"
+        return "no order: steps are too short for the nodes' CPU limits; use a larger --dilation"
     if pd.isna(wait_share):
         return "no order: the host was contended"
     waited = percent_text(float(wait_share), 0)

@@ -66,13 +66,13 @@ def contention_note(summaries: Sequence[Summary]) -> str:
 
 
 def coarse_note(summaries: Sequence[Summary]) -> str:
-    """The same for steps that are too short for the dilation."""
+    """The same for steps that are too short for the CPU limits or the dilation."""
     found = _judged(summaries, COARSE)
     if not found:
         return ""
     return (
         f"note: no conclusion from the times of {_named(found, summaries)}: steps are too short for"
-        " this time dilation; use a larger --dilation, or a larger --batch-size (docs/time.md)"
+        " the nodes' CPU limits; use a larger --dilation or --batch-size (docs/time.md)"
     )
 
 

@@ -72,10 +72,12 @@ LIMITED: dict[str, tuple[Step, float, float, str]] = {
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_node_with_a_quarter_of_a_core_is_entitled_to_that(name: str) -> None:
     after, cpu_share, wait_share, verdict = LIMITED[name]
-    node = of_worker(0, [after] * 5, core=0.25, is_dilated=True)
+    node = of_worker(0, [after] * 5, core=0.25)
     assert node.cpu_share == pytest.approx(cpu_share, abs=1e-4)
     assert node.wait_share == pytest.approx(wait_share, abs=1e-4)
-    assert judge([node], QUIET).verdict == verdict
+    assert judge([node], QUIET, is_dilated=True).verdict == verdict
+    undilated = HELD if wait_share < 0.15 and verdict == CONTENDED else verdict
+    assert judge([node], QUIET).verdict == undilated
 
 
 def test_one_contended_node_makes_a_contended_run() -> None:
@@ -106,20 +108,20 @@ def test_cpu_that_the_hypervisor_took_is_contention(
 
 
 @pytest.mark.parametrize(
-    ("others_share", "busy_share", "ahead_share", "verdict"),
+    ("others_share", "busy_share", "is_dilated", "verdict"),
     [
-        (0.52, 0.99, None, CONTENDED),
-        (0.52, 0.80, None, HELD),
-        (0.04, 1.00, None, HELD),
-        (0.52, 0.99, 0.01, HELD),
+        (0.52, 0.99, False, CONTENDED),
+        (0.52, 0.80, False, HELD),
+        (0.04, 1.00, False, HELD),
+        (0.52, 0.99, True, HELD),
     ],
 )
 def test_other_processes_on_busy_cores_are_contention_without_dilation(
-    others_share: float, busy_share: float, ahead_share: float | None, verdict: str
+    others_share: float, busy_share: float, is_dilated: bool, verdict: str
 ) -> None:
-    node = NodeFidelity(node="node0", rank=0, wait_share=0.01, ahead_share=ahead_share)
+    node = NodeFidelity(node="node0", rank=0, wait_share=0.01, ahead_share=0.01)
     host = Fidelity(verdict=UNKNOWN, others_share=others_share, busy_share=busy_share)
-    assert judge([node], host).verdict == verdict
+    assert judge([node], host, is_dilated=is_dilated).verdict == verdict
 
 
 def test_shares_of_the_host_are_those_of_the_train_phase() -> None:

@@ -241,8 +241,8 @@ class NodeFidelity(Document):
     wait_share: Amount | None = None
     """`wait_s` over the wall time of these steps."""
     ahead_share: Amount | None = None
-    """With time dilation, how far it was ahead of its part of a core, over the wall time of these
-    steps: what fits into one quota runs at the full speed of a core. Null without."""
+    """With a CPU limit or time dilation, how far it was ahead of its part of a core, over the wall
+    time of these steps: what fits into one quota runs at the full speed of a core. Null without."""
 
 
 class Fidelity(Document):
@@ -251,13 +251,13 @@ class Fidelity(Document):
     verdict: str
     """`held`: the nodes got the CPU that they wanted. `contended`: a node waited for a core for
     more than 15 % of its step time (5 % with time dilation), or the hypervisor took more than 15 %
-    of the CPU, so that times allow no conclusion. `coarse`: with time dilation, a node was ahead of
-    its part of a core by more than 15 % of its step time, so that they do not either: steps are too
-    short for this dilation. `unknown`: not recorded."""
+    of the CPU, so that times allow no conclusion. `coarse`: a node with a CPU limit or with time
+    dilation was ahead of its part of a core by more than 15 % of its step time, so that they do not
+    either: steps are too short for this limit. `unknown`: not recorded."""
     largest_wait_share: Amount | None = None
     """Largest `wait_share` of a node."""
     largest_ahead_share: Amount | None = None
-    """Largest `ahead_share` of a node; null without time dilation."""
+    """Largest `ahead_share` of a node; null without CPU limits."""
     least_cpu_share: Share | None = None
     """Least `cpu_share` of a node."""
     busy_share: Share | None = None
