@@ -18,6 +18,7 @@ from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
+from cluster.spec.program import ISOLATED
 from cluster.spec.quantities import write_memory
 
 
@@ -73,6 +74,8 @@ def needs_containers(experiments: Sequence[Experiment]) -> str | None:
     for experiment in experiments:
         if experiment.auxiliary_services:
             return f"launcher {experiment.launcher}"
+        if experiment.network != ISOLATED:
+            return f"network {experiment.network}"
     return "gpu" if any(experiment.gpu for experiment in experiments) else None
 
 

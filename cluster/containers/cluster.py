@@ -34,7 +34,7 @@ from cluster.host.process_state import LOOK_S
 from cluster.links import setup
 from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
-from cluster.spec.documents.records import Counters, read_all_counters, total
+from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import node_name
 
 STATE_EVERY_S = 0.5
@@ -255,12 +255,9 @@ def read_api(connect: Callable[[], Any], containers: Mapping[int, Any]) -> dict[
     readings = {}
     for rank, container in containers.items():
         stats = connect().api.stats(container.id, stream=False, one_shot=True)
-        networks = stats.get("networks")
-        if networks:
-            readings[rank] = total(
-                Counters(n["tx_bytes"], n["tx_packets"], n["rx_bytes"], n["rx_packets"])
-                for n in networks.values()
-            )
+        if counted := stats.get("networks", {}).get("eth0"):
+            names = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
+            readings[rank] = Counters(*(counted[name] for name in names))
     return readings
 
 

@@ -16,6 +16,7 @@ from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
+from cluster.spec.program import ISOLATED
 
 Service = dict[str, Any]
 """A service of a Compose document."""
@@ -59,7 +60,7 @@ def compose_document(
         "image": image,
         "user": user,
         "labels": _labels(run),
-        "networks": ["cluster"],
+        **_reached(experiment),
         "sysctls": dict([CONGESTION_CONTROL]),
         "environment": {
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
@@ -73,6 +74,7 @@ def compose_document(
         ],
     }
     make = _spark_worker if with_spark else _node
+    is_open = experiment.network != ISOLATED
     return {
         "name": project_name(f"{run.session}-{run.name[:3]}"),
         "services": {
@@ -86,9 +88,19 @@ def compose_document(
         },
         "networks": {
             "cluster": {"internal": True, "labels": _labels(run)},
-            **({"outside": {"labels": _labels(run)}} if with_spark else {}),
+            **({"outside": {"labels": _labels(run)}} if with_spark or is_open else {}),
         },
         **({"volumes": {"secret": SECRET}, "secrets": BUILD_SECRETS} if with_spark else {}),
+    }
+
+
+def _reached(experiment: Experiment) -> Service:
+    """The first network is eth0, which is counted."""
+    if experiment.network == ISOLATED:
+        return {"networks": ["cluster"]}
+    return {
+        "networks": {"cluster": {"priority": 2}, "outside": {"priority": 1}},
+        "extra_hosts": ["host.docker.internal:host-gateway"],
     }
 
 

@@ -26,6 +26,7 @@ from cluster.spec.exchange.strategies import AVERAGES, BUFFERS, REDUCTIONS, fact
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
+from cluster.spec.program import ISOLATED, NETWORKS
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 
@@ -182,6 +183,9 @@ class Experiment:
     the files of strategy, model, dataset and loss; the current one for -m MODULE)"""
     nproc_per_node: int = _option(1, "program", "K", within=(1, 64))
     """processes of the program on each node"""
+    network: str = _option(ISOLATED, "program", "WHAT", choices=NETWORKS)
+    """what the program's nodes reach beside each other: nothing (isolated), or this host and what
+    it reaches, by a second interface that is not counted (host-access; Docker)"""
     requirements: str | None = _option(None, "program", "FILE")
     """packages that nodes need beside torch, as pip's requirements file (default: none)"""
     code_sha256: str | None = _option(None, "", "DIGITS")
@@ -326,7 +330,7 @@ class Experiment:
         return (
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.launcher, self.total_memory, self.gpu, self.dilation),
-            *(self.user_folders, self.requirements),
+            *(self.user_folders, self.requirements, self.network),
         )
 
     @property

@@ -28,6 +28,11 @@ GROUPS = ("cluster", "program")
 ALSO = ("strategy", "seed")
 EXCEPT = ("gpu", "timeline")
 LAUNCHERS = ("torch", "horovod")
+ISOLATED, HOST_ACCESS = "isolated", "host-access"
+NETWORKS = {
+    ISOLATED: "the other nodes and nothing else",
+    HOST_ACCESS: "also this host, as host.docker.internal, and what it reaches",
+}
 FORMS = "train.py ARGS, python train.py ARGS or python -m MODULE ARGS"
 PYTHON = re.compile(r"python3?(\.\d+)?")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -123,7 +128,8 @@ def refuse_alone(experiment: Experiment) -> None:
     """SpecError for options of programs where there is none."""
     named = own_code.files_of({name: getattr(experiment, name) for name in own_code.OPTIONS})
     named |= {"model": ""} if own_code.pretrained_folder(experiment.model) else {}
-    for option in ("nproc_per_node",) if named else ("folder", "nproc_per_node"):
+    alone = ("nproc_per_node", "network")
+    for option in alone if named else ("folder", *alone):
         default = type(experiment).__dataclass_fields__[option].default
         if getattr(experiment, option) != default:
             raise SpecError(f"{option} is for a program: use it with -- {FORMS}")
