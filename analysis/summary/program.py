@@ -101,9 +101,10 @@ def _matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
 def _seconds(run: RecordedRun) -> summary.Seconds:
     times = [event.t for log in run.logs for event in log.events]
     by_node = [[step.step_s for step in steps[WARM_UP:]] for steps in run.steps]
+    total_s = max(times) - min(times) if times else None
     return summary.Seconds(
-        total_s=round(max(times) - min(times), 4) if times else None,
-        wall_s=round(max(times) - min(times), 4) if times else None,
+        total_s=None if total_s is None else round(total_s, 4),
+        wall_s=None if total_s is None else round(total_s * run.experiment.slowdown, 4),
         train_s=round(max((sum(log.seconds("train")) for log in run.logs), default=0.0), 4),
         step_median_s=periodic_median(1, *by_node),
         by_node=[

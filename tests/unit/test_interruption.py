@@ -16,6 +16,8 @@ from cluster.host.interruption import NUMBERS, Interrupted
 @pytest.fixture(autouse=True)
 def _listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (*NUMBERS, signal.SIGALRM)}
+    for number in NUMBERS:  # nohup ignores SIGHUP
+        signal.signal(number, signal.SIG_DFL)
     monkeypatch.setattr(sys, "unraisablehook", interruption.raise_again)
     interruption.listen()
     yield

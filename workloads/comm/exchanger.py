@@ -78,10 +78,12 @@ class Exchanger:
             for part in flat.parts
         ]
         self._slices = [tensors[b.part][b.start : b.end] for b in self._buckets]
-        self._exchanges = [
-            stateful_exchange(exchange, spec, part, _shapes(flat, bucket))
-            for part, bucket in zip(self._slices, self._buckets, strict=True)
-        ]
+        self._exchanges = [exchange] * len(self._slices)
+        if exchange_buffer is not None:  # a wrapped model has exchanged already
+            self._exchanges = [
+                stateful_exchange(exchange, spec, part, _shapes(flat, bucket))
+                for part, bucket in zip(self._slices, self._buckets, strict=True)
+            ]
         self._round: Round | None = None
         self._steps = 1
         self._missing_gradients: list[int] = []

@@ -52,13 +52,13 @@ class _Encoded:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.round = 0
-        self.exchanges: dict[tuple[int, int], Exchange] = {}
-        """By index and size: torch makes other buckets after the first step."""
+        self.exchanges: dict[tuple[int, ...], Exchange] = {}
+        """By the ids of a bucket's parameters: torch sorts them anew after the first step."""
 
 
 def _exchange_encoded(state: _Encoded, bucket: Any) -> torch.futures.Future[Tensor]:
     """Communication hook. Backward waits for it: encoding needs the core anyway."""
-    gradients, key = bucket.buffer(), (bucket.index(), bucket.buffer().numel())
+    gradients, key = bucket.buffer(), tuple(map(id, bucket.parameters()))
     if key not in state.exchanges:
         shapes = [gradient.shape for gradient in bucket.gradients()]
         exchange = stateful_exchange(allreduce.exchange, state.experiment, gradients, shapes)
