@@ -25,7 +25,7 @@ from analysis.report.page import Answer
 from analysis.report.time.bottleneck_cases import Study, find_studies
 from analysis.report.time.bottleneck_findings import extremes_by_case
 from analysis.report.time.scaling import find_series, why_contended
-from analysis.summary.fidelity import CONTENDED_SHARE
+from analysis.summary.fidelity import CONTENDED_SHARE, LATE_SHARE
 from analysis.tables.configurations import SAME, Configuration, grouped, named
 from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels, several_sizes
@@ -406,7 +406,9 @@ def _times_trusted(report: Report) -> str:
         return "Times: one configuration, nothing to compare."
     if without_verdict(completed).empty:
         most = percent_text(float(completed["largest_wait_share"].max()), 1)
-        limit = percent_text(CONTENDED_SHARE, 0)
+        limit = percent_text(
+            LATE_SHARE if (completed["dilation"] > 1).all() else CONTENDED_SHARE, 0
+        )
         yes = f"Times: yes, nodes waited for a core for at most {most} of a step (limit: {limit})."
         return yes + _one_run(report)
     return "Times: yes, as far as recorded: equal computing differs by at most 15 % of a step."
