@@ -29,6 +29,8 @@ SAMPLE_S = {
     "resnet18": 33e-3,
     "bert-minilm": 0.1,
     "bert-base-cased": 0.75,
+    "gpt-tiny": 10e-3,
+    "gpt-small": 80e-3,
 }
 """Seconds of a core for forward and backward of one sample (2 cores at 2.5 GHz, 2026-11-18)."""
 EVALUATED = 0.4
