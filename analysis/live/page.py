@@ -19,7 +19,7 @@ from analysis.report.figures import (
     present,
 )
 from analysis.report.page import Chart, Choice, Fragment, Headline, Layout, Section, Trace, render
-from analysis.tables.columns import RENAMED
+from analysis.tables.columns import OPTIONS, RENAMED
 from analysis.tables.labels import differing, labels
 from cluster.spec.documents.session_plan import SessionFolder, SessionPlan
 
@@ -62,6 +62,7 @@ def planned_lines(plan: SessionPlan) -> list[PlannedLine]:
     table = pd.DataFrame(
         [{"run": planned.run, **planned.spec} for planned in plan.runs], dtype=object
     ).rename(columns=RENAMED)
+    table = table.reindex(columns=list(dict.fromkeys([*table.columns, *OPTIONS])))
     rows = [row for _, row in table.iterrows()]
     names = labels(rows, differing(table), with_workers=table["workers"].nunique() > 1)
     return [

@@ -114,6 +114,8 @@ class Cluster:
             return (size,)
         share = size / self.model_bytes
         first = round(FIRST_BUCKET_BYTES * share)
+        if size <= first:
+            return (size,)
         count = math.ceil((size - first) / (BUCKET_BYTES * share))
         return (first, *[round((size - first) / count)] * count)
 
@@ -264,7 +266,8 @@ def _ack_share(link: Link | None, burst_bytes: float) -> float:
 def _earlier(cluster: Cluster, compute_s: float) -> tuple[float, ...]:
     """How long before computing ends each bucket is ready."""
     sizes = cluster.buckets
-    if not (cluster.overlap or cluster.facts.overlaps_backward):
+    blocks = parse_codec(cluster.compress).lossy  # backward waits for its exchange
+    if blocks or not (cluster.overlap or cluster.facts.overlaps_backward):
         return (0.0,) * len(sizes)
     backward_s = compute_s * BACKWARD_SHARE
     return tuple(backward_s * (1 - done / sum(sizes)) for done in accumulate(sizes))

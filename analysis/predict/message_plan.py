@@ -42,6 +42,21 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
+def have_clashes(rounds: Sequence[Messages], kinds: Sequence[int]) -> bool:
+    """Whether in one step several flows go between the same two kinds: each has its own counts."""
+    for messages in rounds:
+        seen: set[tuple[int, int, int]] = set()
+        for flow in messages:
+            ends = zip(flow.sources, flow.destinations, strict=True)
+            pairs = {(kinds[source], kinds[destination]) for source, destination in ends}
+            steps = range(flow.step, flow.step + flow.count)
+            mine = {(*pair, step) for pair in pairs for step in steps}
+            if seen & mine:
+                return True
+            seen |= mine
+    return False
+
+
 Weights = dict[tuple[int, int, int], tuple[int, int, int]]
 """Kinds of sender and receiver, step -> such messages of a sender, of a receiver, of all."""
 

@@ -15,7 +15,7 @@ from cluster.spec.documents.event_reader import most_bytes, read_events
 from cluster.spec.documents.events import Schedule
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import NO_CONCLUSION, Summary
-from cluster.spec.exchange.codecs import FLOAT_BYTES
+from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
@@ -23,6 +23,8 @@ from cluster.spec.own_code import is_own
 from cluster.spec.schedules.recorded import RecordedSchedule
 
 T = TypeVar("T")
+MOST_MESSAGES, MOST_STEPS = 20_000, 1_000
+"""Of a recorded schedule, of all of its rounds and of one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def observe(folder: RunFolder) -> Observation | None:
             return None
         cluster = _cluster(summary, experiment, folder.read_environment().cores)
         if is_own(experiment.strategy):
-            cluster = replace(cluster, recorded=_recorded_schedule(folder, experiment))
+            recorded = _recorded_schedule(folder, experiment)
+            cluster = replace(cluster, recorded=recorded, bucket_bytes=())
         return _observation(summary, cluster)
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
@@ -78,6 +81,10 @@ def _recorded_schedule(folder: RunFolder, run: Experiment) -> RecordedSchedule:
         raise ValueError("its messages are those of all buckets together")
     events = read_events(folder.events(0), most_bytes(run))
     found = known(next((event for event in events if isinstance(event, Schedule)), None))
+    longest = max(map(len, found.rounds), default=0)
+    steps = max((message.step for messages in found.rounds for message in messages), default=0)
+    if longest * len(found.order) > MOST_MESSAGES or steps > MOST_STEPS:
+        raise ValueError("more than can be simulated in a moment")
     return RecordedSchedule.of(found.rounds, found.order, run.nodes)
 
 
@@ -86,6 +93,10 @@ def _cluster(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
     limits = {rank: cpus for rank, cpus in run.cpus_by_rank.items() if cpus < 1}
     bursts = {shaped.node: shaped.burst_bytes or 0 for shaped in summary.links}
     parameters = _parameters(summary, run)
+    if summary.bucket_bytes and not min(summary.bucket_bytes):
+        raise ValueError("a bucket without bytes")
+    if parse_codec(run.compress).rank and not summary.bucket_bytes:
+        raise ValueError("its bytes depend on shapes, which are not recorded")
     return Cluster(
         strategy=run.strategy,
         workers=run.workers,

@@ -26,7 +26,7 @@ import numpy as np
 
 from analysis.predict import permutations
 from analysis.predict.fair_links import RELATIVE, Links
-from analysis.predict.message_plan import Gate, Plan, between_kinds, node_kinds
+from analysis.predict.message_plan import Gate, Plan, between_kinds, have_clashes, node_kinds
 from analysis.predict.nodes import Costs, Node, Timeline, last_stages
 from cluster.spec.schedules.messages import Messages, step_count
 
@@ -54,6 +54,8 @@ def simulate(
     if several and steps * len(nodes) > MANY and all(map(permutations.is_permutation, flows)):
         return permutations.simulate(flows, nodes, costs)
     kinds = node_kinds(flows, nodes)
+    if have_clashes(flows, kinds):
+        kinds = list(range(len(nodes)))
     first = [nodes[kinds.index(kind)] for kind in range(max(kinds) + 1)]
     members = Counter(kinds)
     between = [between_kinds(messages, kinds, members) for messages in flows]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from analysis.report.accuracy.curves import usual_target
 from analysis.tables.configurations import Configuration, find_configurations, grouped, named
 from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
 from analysis.tables.noise import unequal_computing
+from analysis.tables.score import ACCURACY, score_of
 from cluster.spec.documents.environment import Environment
 
 SAME_COMPUTING = (
@@ -48,6 +50,12 @@ class Report:
         tasks = grouped(scored, lambda config: config.task)
         sizes = several_sizes(self.runs.table)
         return {task: named(members, with_workers=sizes) for task, members in tasks.items()}
+
+    def target_of(self, configurations: Sequence[Configuration]) -> float | None:
+        """The target of a task: the given accuracy, or one that half of them reach."""
+        if self.target is not None and score_of(configurations[0].row) is ACCURACY:
+            return self.target
+        return usual_target(self.runs, configurations)
 
     @cached_property
     def contended(self) -> dict[int, str]:

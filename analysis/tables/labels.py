@@ -171,6 +171,10 @@ def _words(option: str, value: Any) -> str:
     return f"{option.replace('_', ' ')} {option_text(value)}"
 
 
+REPLACED = ("local_steps", "compress", "outer", "average", "error_feedback")
+"""Options of an algorithm that flags may have replaced: named even where all runs have the same."""
+
+
 def _composition(run: pd.Series[Any]) -> dict[str, object]:
     """The options that an algorithm's name stands for; none where the run is no such."""
     name = run["algorithm"]
@@ -199,5 +203,9 @@ def label(
         and (k, run[k]) != ("local_steps", 1)
         and (defaults or not _is_usual(run, k))
     ]
-    name = str(run["algorithm"]) if named else run["strategy"] + schedule
-    return ", ".join([name, *workers, *(() if "passes" in named else passes), *others])
+    own = [_words(k, run[k]) for k, v in named.items() if k in REPLACED and run[k] != v]
+    own = [text for text in own if text not in others]
+    if named and hops == named.get("passes") and schedule == f" ({named.get('schedule')})":
+        passes, schedule = [], ""
+    name = str(run["algorithm"]) if named else str(run["strategy"])
+    return ", ".join([name + schedule, *workers, *passes, *others, *own])

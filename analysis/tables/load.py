@@ -23,6 +23,7 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.event_reader import read_events
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from cluster.spec.documents.summary import Summary
+from cluster.spec.program import ISOLATED
 
 BY_ETH0 = (
     *("sent_per_step_bytes", "busiest_sent_per_step_bytes", "train_sent_bytes"),
@@ -195,6 +196,7 @@ def _tabulate(summary: Summary) -> _Read:
         row[name] = summary.spec.get(name) if is_option else find(summary, key)
     if not isinstance(row["dilation"], float | int):  # a run older than this option
         row["dilation"] = 1.0
+    row["network"] = row["network"] or ISOLATED
     parts = {name: find(summary, key) or [] for name, (key, _) in PARTS.items()}
     parts["shards"] = [
         ShardLabel(rank=rank, label=label, count=count)

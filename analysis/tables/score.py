@@ -11,6 +11,7 @@ import pandas as pd
 
 from cluster.observe.units import bits_per_byte_text, percent_text
 from cluster.spec.catalogue import is_text
+from cluster.spec.options import CROSS_ENTROPY
 
 
 @dataclass(frozen=True)
@@ -47,5 +48,6 @@ BITS = Score(
 
 
 def score_of(run: pd.Series[Any]) -> Score:
-    """Of a run's task, by its data set."""
-    return BITS if is_text(str(run["dataset"])) else ACCURACY
+    """Of a run's task, by its data set; a loss of the user's own is in no known unit."""
+    is_known = pd.isna(run["loss_function"]) or run["loss_function"] == CROSS_ENTROPY
+    return BITS if is_known and is_text(str(run["dataset"])) else ACCURACY

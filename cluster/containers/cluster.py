@@ -13,6 +13,7 @@ from typing import Any, Self
 import yaml
 
 from cluster.containers.compose_file import (
+    COUNTED,
     path_in_node,
     project_name,
     recording_document,
@@ -244,7 +245,7 @@ def counter_sources(
     A reading of one container costs the engine some milliseconds of CPU, so there are few: only the
     first and the last of a run are compared with the others' counts.
     """
-    kernel = CounterSource("kernel", 10, lambda: read_all_counters(processes))
+    kernel = CounterSource("kernel", 10, lambda: read_all_counters(processes, COUNTED))
     often = min(1.0, API_READINGS_PER_INTERVAL / max(1, len(containers)))
     docker = CounterSource("docker", often, partial(read_api, connect, containers))
     return (kernel, docker) if processes else (docker,)
@@ -255,7 +256,7 @@ def read_api(connect: Callable[[], Any], containers: Mapping[int, Any]) -> dict[
     readings = {}
     for rank, container in containers.items():
         stats = connect().api.stats(container.id, stream=False, one_shot=True)
-        if counted := stats.get("networks", {}).get("eth0"):
+        if counted := (stats.get("networks") or {}).get(COUNTED):
             names = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
             readings[rank] = Counters(*(counted[name] for name in names))
     return readings

@@ -14,6 +14,7 @@ from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.node_files import NODE_FOLDER
+from cluster.spec.documents.records import COUNTED_VARIABLE
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
 from cluster.spec.program import ISOLATED
@@ -66,6 +67,7 @@ def compose_document(
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
             "GRADWIRE_RECORD": "0",
             clock.VARIABLE: f"${{{clock.VARIABLE}:-}}",
+            **({} if experiment.network == ISOLATED else {COUNTED_VARIABLE: COUNTED}),
         },
         "volumes": [
             _mounted(run.path.parent, SESSION, read_only=True),
@@ -94,8 +96,11 @@ def compose_document(
     }
 
 
+COUNTED = "eth0"
+"""A container's interface to the other nodes: the first of its networks by name."""
+
+
 def _reached(experiment: Experiment) -> Service:
-    """The first network is eth0, which is counted."""
     if experiment.network == ISOLATED:
         return {"networks": ["cluster"]}
     return {

@@ -8,6 +8,7 @@ from typing import TypeVar
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
 from cluster.spec.catalogue import is_text
 from cluster.spec.documents.summary import PerStep, Summary
+from cluster.spec.options import CROSS_ENTROPY
 from cluster.spec.program import arguments
 
 DASH = "-"
@@ -47,7 +48,8 @@ def _label_skew(summary: Summary) -> str | None:
 
 
 def _bits(summary: Summary) -> str | None:
-    if summary.loss is None or not is_text(str(summary.spec.get("dataset"))):
+    is_known = summary.spec.get("loss") in (None, CROSS_ENTROPY)
+    if summary.loss is None or not is_known or not is_text(str(summary.spec.get("dataset"))):
         return None
     return f"{summary.loss / math.log(2):.3f}"
 
@@ -94,7 +96,7 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         str(strategy),
         str(workers),
         _show(spec["passes"], str),
-        *(_option(option, spec[option]) for option in options),
+        *(_option(option, spec.get(option)) for option in options),
         _show(summary.accuracy, percent_text),
         _show(per_step.sent_mean_bytes, bytes_text),
         _show(per_step.predicted_mean_bytes, bytes_text),

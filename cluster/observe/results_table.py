@@ -131,5 +131,5 @@ def differing(specs: Sequence[Options]) -> list[str]:
         for option in specs[0]
         if option not in shown
         and tells_apart(option, specs)
-        and not follows_from_strategy(option, strategies, [spec[option] for spec in specs])
+        and not follows_from_strategy(option, strategies, [spec.get(option) for spec in specs])
     ]

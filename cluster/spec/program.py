@@ -90,7 +90,9 @@ def tells_apart(option: str, specs: Sequence[Mapping[str, Any]]) -> bool:
         given = {(spec["strategy"], spec.get(option)) for spec in specs if spec.get(option)}
         return len(given) > len({strategy for strategy, _ in given})
     of = [spec for spec in specs if not spec.get("program") or option in _taken()]
-    return any(spec[option] != of[0][option] for spec in of)
+    usual = ISOLATED if option == "network" else None  # of runs older than the option
+    values = [usual if spec.get(option) is None else spec[option] for spec in of]
+    return any(value != values[0] for value in values)
 
 
 @functools.cache

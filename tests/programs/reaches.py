@@ -1,4 +1,4 @@
-"""Says whether a port of the host can be reached from a node: reaches.py PORT."""
+"""Says whether a port of the host can be reached from a node, and sends 3 MB: reaches.py PORT."""
 
 import socket
 import sys
@@ -6,7 +6,8 @@ import sys
 import torch.distributed as dist
 
 try:
-    socket.create_connection(("host.docker.internal", int(sys.argv[1])), timeout=3).close()
+    with socket.create_connection(("host.docker.internal", int(sys.argv[1])), timeout=10) as host:
+        host.sendall(bytes(3_000_000))
     print("the host answers")
 except OSError:
     print("there is no way out")

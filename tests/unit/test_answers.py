@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.report.accuracy import accuracy
+from analysis.report.accuracy.curves import final_averaging_bytes
 from analysis.report.context import Report
 from analysis.report.figures import share_scale
 from analysis.report.overview import overview
@@ -112,6 +113,34 @@ def test_a_language_model_is_judged_by_bits_per_byte(label_skew: Runs) -> None:
     chart = accuracy.section(report)
     assert chart is not None
     assert "Bits per byte against bytes" in str(chart.body)
+
+
+def test_a_text_without_a_loss_and_one_with_ones_own_loss_are_no_bits(label_skew: Runs) -> None:
+    text = label_skew.table.assign(dataset="sotu", loss=math.nan)
+    lost = Report.of(dataclasses.replace(label_skew, table=text))
+    assert said(lost, "Bits per byte").startswith("not known")
+    own = text.assign(loss=1.5, loss_function="mine.py:loss")
+    report = Report.of(dataclasses.replace(label_skew, table=own))
+    assert said(report, "Most accurate").startswith("no clear winner")
+
+
+def test_a_label_names_what_flags_replaced_of_an_algorithm(label_skew: Runs) -> None:
+    run = label_skew.table.iloc[1].copy()
+    run["algorithm"], run["local_steps"], run["outer"] = "noloco", 8, "nesterov:0.7:0.3"
+    run["schedule"], run["compress"], run["average"] = "random", "none", "parameters"
+    assert labels([run], [], with_workers=False) == ["noloco"]
+    other = run.copy()
+    other["passes"], other["outer"] = 2, "sgd:1"
+    found = labels([run, other], ["outer"], with_workers=False)
+    assert found == ["noloco", "noloco (random), 2 passes, outer sgd:1"]
+
+
+def test_parameters_that_are_averaged_in_part_need_a_final_averaging(label_skew: Runs) -> None:
+    """Of the whole model, which is 1 / SHARE of what is sent."""
+    table = label_skew.table.assign(compress="randk:0.01", average="parameters", model_bytes=1000)
+    report = Report.of(dataclasses.replace(label_skew, table=table))
+    for config in report.configurations:
+        assert final_averaging_bytes(config) == pytest.approx(2 * 2 * 100_000)
 
 
 def steps_on_links(runs: Runs, computing: tuple[float, float]) -> Report:

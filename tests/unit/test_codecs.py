@@ -20,7 +20,7 @@ from cluster.spec.schedules.messages import Setting
 from tests.loopback import on_workers
 from workloads.comm.codecs import open_codec, randk
 from workloads.comm.codecs.powersgd import PowerIteration
-from workloads.comm.encoded_exchange import Feedback
+from workloads.comm.encoded_exchange import Feedback, RandomlyChosen, SomeAveraged
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.round import Round
 from workloads.strategies import STRATEGIES
@@ -322,6 +322,25 @@ def test_powersgd_is_torchs_own_hook(workers: int, tmp_path: Path) -> None:
     for rounds in on_workers(f"{HERE}:power_iterated", workers, tmp_path):
         for mine, theirs in rounds:
             assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_models_of_other_types_are_encoded_as_float32(dtype: torch.dtype) -> None:
+    spec = _experiment(2, compress="powersgd:2")
+    seen: list[torch.dtype] = []
+
+    def exchange(flat: Tensor, round: Round) -> None:
+        seen.append(flat.dtype)
+
+    flat = values(0, 1200).to(dtype)
+    for change in (
+        PowerIteration(exchange, 2, 1.0, [torch.Size((40, 30))], 1),
+        RandomlyChosen(exchange, 0.1, 1.0, flat),
+        SomeAveraged(exchange, 0.1),
+    ):
+        change(flat, Round(spec, 0, 0))
+    assert flat.dtype is dtype
+    assert set(seen) == {torch.float32}
 
 
 def partly_averaged(rank: int, workers: int) -> dict[str, list[Tensor]]:

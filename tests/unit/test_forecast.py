@@ -188,6 +188,27 @@ def test_crossovers_are_called_beyond_the_models_own_error_only() -> None:
     assert set(blind.stretches[0].fastest) == {"allreduce", "gather-scatter"}
 
 
+@pytest.mark.parametrize("codec", ["sign", "randk:0.0001", "int8"])
+def test_ddp_with_a_lossy_codec_waits_for_its_exchange(codec: str) -> None:
+    """Also where the first bucket is all of the model."""
+    for size in (1_048_580, 10**7):
+        asked = cluster("ddp", compute_s=0.05, model_bytes=size, compress=codec)
+        plain = cluster("allreduce", compute_s=0.05, model_bytes=size, compress=codec)
+        found, same = (forecast(each, COSTS).exchange_s for each in (asked, plain))
+        assert found >= 0.99 * same
+
+
+def test_flows_of_two_sizes_between_the_same_nodes_are_both_counted() -> None:
+    """Everyone sends 100 kB to the next and 200 kB to the two after it, all at once."""
+    near = [PlannedMessage(rank, (rank + 1) % 5, 10**5, 0) for rank in range(5)]
+    far = [PlannedMessage(rank, (rank + k) % 5, 2 * 10**5, 0) for rank in range(5) for k in (1, 2)]
+    schedule = RecordedSchedule.of([[*near, *far]], [0], 5)
+    asked = cluster("allreduce", workers=5, recorded=schedule)
+    payload_rate = 100e6 / 8 / WIRE_PER_PAYLOAD
+    found = forecast(asked, Costs()).exchange_s
+    assert found == pytest.approx(5 * 10**5 / payload_rate, rel=0.02)
+
+
 def test_a_strategy_of_ones_own_takes_what_its_messages_take() -> None:
     """A star without a pipeline: two messages of M cross the root's link for each leaf."""
     gather = [PlannedMessage(rank, 0, 10**6, 0) for rank in (1, 2)]

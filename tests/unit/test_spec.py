@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from cluster.observe import results_table
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.errors import SpecError
 from cluster.spec.exchange.strategies import STRATEGIES
@@ -306,3 +307,11 @@ def test_a_spec_from_before_gpus_is_one_without() -> None:
 def test_what_makes_no_sense_on_gpus_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         Experiment(**options)
+
+
+def test_runs_of_an_older_version_stand_in_one_table_with_new_ones() -> None:
+    """As when a session is resumed: their specs do not name every option."""
+    new = Experiment(workers=2).to_json()
+    old = {name: value for name, value in new.items() if name not in ("algorithm", "network")}
+    assert results_table.differing([new, old | {"lr": 0.7}]) == ["lr"]
+    assert results_table.differing([old, new]) == []

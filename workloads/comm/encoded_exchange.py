@@ -122,18 +122,18 @@ class RandomlyChosen:
 
     def __init__(self, exchange: Exchange, share: float, decay: float, like: Tensor) -> None:
         self._exchange, self._share, self._decay = exchange, share, decay
-        self.residual = torch.zeros_like(like)
+        self.residual = torch.zeros_like(like, dtype=torch.float32)
 
     def __call__(self, flat: Tensor, round: Round) -> None:
         if round.alone:
             return
-        whole = torch.add(flat, self.residual, alpha=self._decay)
+        whole = torch.add(flat.float(), self.residual, alpha=self._decay)
         require_finite(whole)
         places = _places(flat, self._share, round)
         chosen = whole[places]
         self.residual = whole.index_fill_(0, places, 0.0)
         self._exchange(chosen, round)
-        flat.zero_().index_copy_(0, places, chosen)
+        flat.zero_().index_copy_(0, places, chosen.to(flat.dtype))
 
 
 class SomeAveraged:
@@ -146,9 +146,9 @@ class SomeAveraged:
         if round.alone:
             return
         places = _places(flat, self._share, round)
-        chosen = flat[places]
+        chosen = flat[places].float()
         self._exchange(chosen, round)
-        flat.index_copy_(0, places, chosen)
+        flat.index_copy_(0, places, chosen.to(flat.dtype))
 
 
 def _places(flat: Tensor, share: float, round: Round) -> Tensor:

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from cluster.spec.documents.records import HEADER_BYTES, NOT_COUNTED, Counters, total
+from cluster.spec.documents.records import (
+    COUNTED_VARIABLE,
+    HEADER_BYTES,
+    NOT_COUNTED,
+    Counters,
+    total,
+)
 
 TCP_HEADERS = 52
 """IPv4 20, TCP 20, timestamps 12: the part of a packet's MTU that is not payload."""
@@ -25,10 +31,11 @@ def read_interfaces(workers_on_host: int = 1) -> Counters:
     here, so that a packet has the same size on every interface.
     """
     left_out = NOT_COUNTED if workers_on_host == 1 else NOT_COUNTED[1:]
+    only = os.environ.get(COUNTED_VARIABLE)
     interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
     counted = []
     for name, raw in interfaces.items():
-        if name not in left_out:
+        if name == only if only else name not in left_out:
             missing = ETHERNET_HEADER if name == "lo" else 0
             sent = raw.bytes_sent + missing * raw.packets_sent
             received = raw.bytes_recv + missing * raw.packets_recv

@@ -107,7 +107,7 @@ def _open_rendezvous(experiment: Experiment, node: int) -> None:
 
         slots = [experiment.nproc_per_node] * experiment.nodes
         open_rendezvous(command.HOROVOD_PORT, slots)
-    await_rendezvous(RENDEZVOUS_S, command.HOROVOD_PORT)
+    await_rendezvous(RENDEZVOUS_S * experiment.slowdown, command.HOROVOD_PORT)
 
 
 def _describe(experiment: Experiment, failed: Process, log: Path | None) -> str:

@@ -8,6 +8,7 @@ ours is left out, never an error.
 import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,10 @@ from cluster.spec.documents.events import (
     Step,
 )
 from cluster.spec.documents.records import (
-    NOT_COUNTED,
+    COUNTED_VARIABLE,
     PHASES,
     Counters,
+    is_counted,
     parse_net_dev,
     total,
 )
@@ -164,7 +166,8 @@ class NodeReport:
         elif line.get("phase") in PHASES:
             self.flush_steps()
             interfaces = parse_net_dev(str(line["net"]))
-            counters = total(c for name, c in interfaces.items() if name not in NOT_COUNTED)
+            only = os.environ.get(COUNTED_VARIABLE)
+            counters = total(c for name, c in interfaces.items() if is_counted(name, only))
             self.boundary(Phase, counters, phase=line["phase"], t=_unix_time(line["t"]))
         elif "result" in line:
             given = line["result"]

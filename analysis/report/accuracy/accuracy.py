@@ -21,8 +21,8 @@ NOTE = (
     "One point per epoch, scored on {curve_samples} test samples; a diamond is the end of a run,"
     " scored {scored_on}. A band spans the least and the most accurate of several seeds. Bytes:"
     " payload of all nodes together, without packet headers, whose number varies with the grouping"
-    " of messages in packets; with the one averaging over all workers that pairwise does not do in"
-    " training. The grey line is the"
+    " of messages in packets; with the one averaging over all workers that pairwise, and workers"
+    " that average a share of their parameters, do not do in training. The grey line is the"
     " Pareto frontier: no other configuration has both fewer bytes and more accuracy."
 )
 SENT = "payload sent in training, all nodes"
@@ -44,7 +44,7 @@ def section(report: Report) -> Section | None:
         if counted:
             body.append(_chart(figures.numbered("accuracy-against-bytes", place), counted))
         members = [config for config, _ in drawn]
-        target = report.target or curves.usual_target(report.runs, members)
+        target = report.target_of(members)
         if target is not None:
             blocks, rows = _costs(report, task, members, target)
             body += blocks
@@ -174,7 +174,8 @@ def _costs(
     if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
         how_many = f"{there} of {len(found)} configurations reach it in every run"
-        body += texts(f"{how_many}; use --target for another one.")
+        another = "; use --target for another accuracy" if score is ACCURACY else ""
+        body += texts(f"{how_many}{another}.")
     if any(got.seeds for _, got in found):
         body += [Table(rows, COLUMNS), *_bars(task, aim, rows)]
     else:

@@ -1,8 +1,11 @@
 """Accuracy against bytes: a configuration's curve, the frontier, the cost of a target accuracy."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -62,12 +65,26 @@ def with_payload(runs: Runs, configuration: Configuration) -> pd.DataFrame:
 def final_averaging_bytes(configuration: Configuration) -> float:
     """Payload of the all-reduce that makes the model whose accuracy counts, all nodes together.
 
-    Groups smaller than the cluster (pairwise) never make it in training; all others do.
+    Groups smaller than the cluster (pairwise) never make it in training, nor do workers that
+    average a share of their parameters; all others do.
     """
-    passes, workers = configuration.row["passes"], configuration.workers
-    if pd.isna(passes) or passes >= workers - 1:
+    row, workers = configuration.row, configuration.workers
+    in_groups = not pd.isna(row["passes"]) and row["passes"] < workers - 1
+    share = _averaged_share(row)
+    if not in_groups and share == 1:
         return 0.0
-    return 2.0 * (workers - 1) * float(configuration.row["model_bytes"])
+    return 2.0 * (workers - 1) * float(row["model_bytes"]) / share
+
+
+def _averaged_share(row: pd.Series[Any]) -> float:
+    """Of the parameters, by random places; 1 where all are averaged, or differences exchanged."""
+    name, _, share = str(row["compress"]).partition(":")
+    if name != "randk" or row["average"] != "parameters" or row["strategy"] == "local-sgd":
+        return 1.0
+    try:
+        return min(1.0, max(float(share), 1e-9))
+    except ValueError:  # of a run folder that somebody else wrote
+        return 1.0
 
 
 def samples_text(runs: Runs) -> str:

@@ -1,5 +1,7 @@
 """Losses and accuracies that lab sheets ask for: by worker, of the first steps, by epoch."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from analysis.report import figures
@@ -18,8 +20,8 @@ from analysis.report.page import (
     Trace,
 )
 from analysis.tables.configurations import Configuration
+from analysis.tables.score import ACCURACY, BITS, Score, score_of
 from analysis.tables.steps import FIRST_STEPS
-from cluster.observe.units import percent_text
 
 MOST_EPOCHS = 12
 """In a table with a column for each."""
@@ -90,8 +92,16 @@ def of_first_steps(report: Report) -> list[Block]:
 
 
 def by_epoch(report: Report) -> list[Block]:
-    """Test accuracy, mean over seeds; none where there are many epochs."""
-    found = {config: curves.curve(report.runs, config) for config in learning(report)}
+    """Test scores, mean over seeds; none where there are many epochs."""
+    blocks: list[Block] = []
+    for score in (ACCURACY, BITS):
+        judged = [config for config in learning(report) if score_of(config.row) is score]
+        blocks += _by_epoch(report, judged, score)
+    return blocks
+
+
+def _by_epoch(report: Report, judged: Sequence[Configuration], score: Score) -> list[Block]:
+    found = {config: curves.curve(report.runs, config) for config in judged}
     most = max((point.epoch for scores in found.values() for point in scores), default=0)
     if not 0 < most <= MOST_EPOCHS:
         return []
@@ -100,8 +110,9 @@ def by_epoch(report: Report) -> list[Block]:
         for config, scores in found.items()
         if scores
     ]
-    columns = [Column(f"epoch {n}", f"epoch_{n}", percent_text) for n in range(1, most + 1)]
-    return [Heading("Test accuracy after each epoch"), Table(rows, [CONFIGURATION, *columns])]
+    columns = [Column(f"epoch {n}", f"epoch_{n}", score.text) for n in range(1, most + 1)]
+    title = f"Test {score.name} after each epoch"
+    return [Heading(title), Table(rows, [CONFIGURATION, *columns])]
 
 
 def _named(config: Configuration) -> Row:

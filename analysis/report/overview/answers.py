@@ -16,7 +16,6 @@ from analysis.report.accuracy.curves import (
     final_averaging_bytes,
     reached,
     target_text,
-    usual_target,
 )
 from analysis.report.context import Report
 from analysis.report.overview.ranking import MOST_NAMES, listed, ranked, value_text
@@ -36,7 +35,7 @@ from analysis.tables.noise import (
     not_distinguishable,
     scores,
 )
-from analysis.tables.score import score_of
+from analysis.tables.score import ACCURACY, score_of
 from cluster.observe.units import bytes_text, link_text, percent_text, seconds_text
 from cluster.spec.exchange.strategies import STRATEGIES
 
@@ -286,7 +285,9 @@ def _score(configurations: Sequence[Configuration]) -> Answer:
     """Accuracy, or bits per byte."""
     score = score_of(configurations[0].row)
     found = scores(configurations, score)
-    if all(config.is_chance_level for config in configurations):
+    if not found:
+        return Answer(score.name.capitalize(), "not known: no run has a finite loss.")
+    if score is ACCURACY and all(config.is_chance_level for config in configurations):
         best = value_text(found[0], score.text)
         return Answer("Accuracy", f"; the highest is {best}.", lead="no better than guessing")
     question = score.winner if len(found) > 1 else score.name.capitalize()
@@ -296,7 +297,7 @@ def _score(configurations: Sequence[Configuration]) -> Answer:
 
 def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answer]:
     """Fewest bytes to the target accuracy, of those that reached it in all their runs."""
-    target = report.target or usual_target(report.runs, configurations)
+    target = report.target_of(configurations)
     if target is None:
         return _bytes_sent(configurations)
     costs, uncounted = [], False
@@ -322,8 +323,10 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
     if rest:
         parts.append(f"most: {highest}, {bytes_text(most)} ({most / least:.1f}×)")
     lead = f"{costs[0][1]}, {bytes_text(least)}"
-    in_groups = any(map(final_averaging_bytes, configurations))
-    counted = "payload of all nodes" + ", pairwise with its final averaging" * in_groups
+    averaged = [config.strategy for config in configurations if final_averaging_bytes(config)]
+    counted = "payload of all nodes"
+    if averaged:
+        counted += f", {listed(list(dict.fromkeys(averaged)))} with the final averaging"
     some = f"; {len(costs)} of {len(configurations)} reached it in every run"
     return [Answer(question, "; ".join(["", *parts, counted]) + f"{some}.", lead=lead)]
 

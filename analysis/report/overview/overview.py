@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.report.accuracy.curves import reached, target_text, usual_target
+from analysis.report.accuracy.curves import reached, target_text
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
 from analysis.report.page import Answers, Column, Details, Row, Section, Table
@@ -81,10 +81,7 @@ def _columns(report: Report, targets: Mapping[str, float | None]) -> list[Column
 
 def _targets(report: Report) -> dict[str, float | None]:
     """By task; None at chance level."""
-    return {
-        task: report.target or usual_target(report.runs, members)
-        for task, members in report.tasks.items()
-    }
+    return {task: report.target_of(members) for task, members in report.tasks.items()}
 
 
 def _row(report: Report, configuration: Configuration, target: float | None) -> Row:

@@ -22,6 +22,9 @@ SEGMENT_BYTES = 1448
 NOT_COUNTED = ("lo", "gw-ingress")
 """Interfaces through which nothing reaches another node; the second is cluster/links/tc.py's."""
 
+COUNTED_VARIABLE = "GRADWIRE_COUNTED"
+"""Of a node's environment: the one interface that is counted, where others lead elsewhere."""
+
 PHASES = ("setup", "train", "evaluate", "finish")
 
 
@@ -84,22 +87,27 @@ def parse_net_dev(text: str) -> dict[str, Counters]:
     return interfaces
 
 
-def read_node_counters(process: int) -> Counters:
-    """All interfaces of the network namespace that a process lives in, but lo and the shaper's.
+def is_counted(interface: str, only: str | None) -> bool:
+    """Of a node that exchanges through all of its interfaces, or through one.
 
     What a shaped node receives passes eth0 and then the shaper's device: it must count once.
     """
+    return interface == only if only else interface not in NOT_COUNTED
+
+
+def read_node_counters(process: int, only: str | None = None) -> Counters:
+    """The counted interfaces of the network namespace that a process lives in."""
     with open(f"/proc/{process}/net/dev", encoding="ascii") as file:
         interfaces = parse_net_dev(file.read())
-    return total(counters for name, counters in interfaces.items() if name not in NOT_COUNTED)
+    return total(counters for name, counters in interfaces.items() if is_counted(name, only))
 
 
-def read_all_counters(processes: Mapping[int, int]) -> dict[int, Counters]:
+def read_all_counters(processes: Mapping[int, int], only: str | None = None) -> dict[int, Counters]:
     """Rank -> counters, of the nodes (rank -> process) that have not ended."""
     readings = {}
     for rank, process in processes.items():
         with contextlib.suppress(OSError):
-            readings[rank] = read_node_counters(process)
+            readings[rank] = read_node_counters(process, only)
     return readings
 
 

@@ -39,8 +39,8 @@ class PowerIteration:
         if round.alone:
             return
         if self.residual is None:
-            self.residual = torch.zeros_like(flat)
-        whole = torch.add(flat, self.residual, alpha=self._decay)
+            self.residual = torch.zeros_like(flat, dtype=torch.float32)
+        whole = torch.add(flat.float(), self.residual, alpha=self._decay)
         require_finite(whole)
         layers = list(zip(whole.split(self._sizes), self._factors, strict=True))
         small = [layer for layer, of in layers if not of]
