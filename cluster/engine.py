@@ -121,6 +121,8 @@ class ClusterPlan:
     """Of the user's own files: nodes see them read-only, at the same paths."""
     requirements: str | None = None
     """A file with packages that nodes need beside torch."""
+    network: str = ISOLATED
+    """What nodes reach beside each other."""
 
 
 @dataclass(frozen=True)

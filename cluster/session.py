@@ -122,6 +122,7 @@ class Session:
             imports=_slow_imports(experiment for experiment, _ in runs),
             user_folders=first.user_folders,
             requirements=first.requirements,
+            network=first.network,
         )
         current: Run = runs[0]
         try:

@@ -37,6 +37,7 @@ from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import node_name
+from cluster.spec.program import ISOLATED
 
 STATE_EVERY_S = 0.5
 STATISTICS_TRIES = 3
@@ -78,6 +79,8 @@ class DockerCluster:
                 self.links = self._helpers.wait()  # its error says more than Compose's
             if failed:
                 raise EngineError(f"{failed}: " + "\n".join(output.strip().splitlines()[-5:]))
+            if self.plan.network != ISOLATED:
+                self._open_way_out()
         except BaseException:
             down(self.project)
             raise
@@ -165,6 +168,12 @@ class DockerCluster:
                 self._processes[rank] = process
         if len(self._processes) < len(self._containers):
             self._processes = {}  # the engine is on another or a virtual machine
+
+    def _open_way_out(self) -> None:
+        """A second interface, on Docker's own bridge; programs begin after this."""
+        bridge = client().networks.get("bridge")
+        for container in self._containers.values():
+            bridge.connect(container)
 
     def exited(self) -> dict[int, int]:
         if time.monotonic() - self._checked >= STATE_EVERY_S:

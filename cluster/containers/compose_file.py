@@ -76,7 +76,6 @@ def compose_document(
         ],
     }
     make = _spark_worker if with_spark else _node
-    is_open = experiment.network != ISOLATED
     return {
         "name": project_name(f"{run.session}-{run.name[:3]}"),
         "services": {
@@ -90,23 +89,22 @@ def compose_document(
         },
         "networks": {
             "cluster": {"internal": True, "labels": _labels(run)},
-            **({"outside": {"labels": _labels(run)}} if with_spark or is_open else {}),
+            **({"outside": {"labels": _labels(run)}} if with_spark else {}),
         },
         **({"volumes": {"secret": SECRET}, "secrets": BUILD_SECRETS} if with_spark else {}),
     }
 
 
 COUNTED = "eth0"
-"""A container's interface to the other nodes: the first of its networks by name."""
+"""A container's interface to the other nodes."""
 
 
 def _reached(experiment: Experiment) -> Service:
+    """The way out is connected when the node is up (cluster.py): a network that is not internal
+    would become eth0."""
     if experiment.network == ISOLATED:
         return {"networks": ["cluster"]}
-    return {
-        "networks": {"cluster": {"priority": 2}, "outside": {"priority": 1}},
-        "extra_hosts": ["host.docker.internal:host-gateway"],
-    }
+    return {"networks": ["cluster"], "extra_hosts": ["host.docker.internal:host-gateway"]}
 
 
 def recording_document(writers: Sequence[str], node_folders: Path) -> Service:

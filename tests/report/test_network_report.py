@@ -89,6 +89,7 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             **{name: spec[name] for name in ("strategy", "workers", "passes", "schedule")},
             **{name: spec.get(name) for name in ("engine", "dataset")},
             **{name: spec.get(name) for name in OPTIONS},  # recorded before --compress was there
+            "network": spec.get("network") or "isolated",
             **{name: document[name] for name in ("accuracy", "loss", "consensus_distance")},
             **{name: document[name] for name in ("model_bytes", "steps", "rounds")},
             "sent_per_step_bytes": per_step["sent_mean_bytes"],
