@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as short
 
 from analysis.predict.forecast import Cluster, Forecast, forecast
-from analysis.predict.nodes import Costs
+from analysis.predict.simulation.nodes import Costs
 from cluster.observe.units import percent_text
 from cluster.spec.documents.codec import DocumentError, OtherSchema, from_json
 from cluster.spec.documents.run_folder import write_json

@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 
 from analysis.predict.fitted import RANGES, Errors, Fitted
 from analysis.predict.forecast import forecast
-from analysis.predict.nodes import Costs, Floats
 from analysis.predict.observations import Observation
+from analysis.predict.simulation.nodes import Costs, Floats
 
 FEWEST_RUNS = 4
 FIRST_GUESS = (4e-4, 2e-9)

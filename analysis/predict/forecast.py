@@ -21,8 +21,8 @@ from itertools import accumulate
 from typing import Self
 
 from analysis.predict.lower_bound import all_reduce_bound_s
-from analysis.predict.nodes import Costs, Node, Timeline
-from analysis.predict.simulator import simulate
+from analysis.predict.simulation.nodes import Costs, Node, Timeline
+from analysis.predict.simulation.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec

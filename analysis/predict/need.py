@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from analysis.predict.forecast import Cluster, forecast
-from analysis.predict.nodes import Costs
+from analysis.predict.simulation.nodes import Costs
 from cluster.spec.links import Link
 
 UTILISATIONS = (0.5, 0.75, 0.9, 0.95)

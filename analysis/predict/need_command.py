@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from analysis.predict.asking import add_cluster, add_fit, carries, check, named, read_fit
 from analysis.predict.fitted import Fitted, error_text
 from analysis.predict.need import PAYS, RATES_BIT, UTILISATIONS, Need, best_first
-from analysis.predict.nodes import Costs
+from analysis.predict.simulation.nodes import Costs
 from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError

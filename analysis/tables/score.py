@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from cluster.observe.units import bits_per_byte_text, percent_text
-from cluster.spec.catalogue import is_text
-from cluster.spec.options import CROSS_ENTROPY
+from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class Score:
 
 ACCURACY = Score("accuracy", "accuracy", 1.0, True, percent_text, "Most accurate")
 BITS = Score(
-    "bits per byte", "loss", 1 / math.log(2), False, bits_per_byte_text, "Fewest bits per byte"
+    "bits per byte", "loss", BITS_PER_NAT, False, bits_per_byte_text, "Fewest bits per byte"
 )
 """The test loss, which is in nats; 2 to the power of it is the perplexity of a byte."""
 
 
 def score_of(run: pd.Series[Any]) -> Score:
-    """Of a run's task, by its data set; a loss of the user's own is in no known unit."""
-    is_known = pd.isna(run["loss_function"]) or run["loss_function"] == CROSS_ENTROPY
-    return BITS if is_known and is_text(str(run["dataset"])) else ACCURACY
+    """Of a run's task."""
+    dataset, loss = (str(run[name]) for name in ("dataset", "loss_function"))
+    return BITS if is_judged_by_bits(dataset, loss) else ACCURACY

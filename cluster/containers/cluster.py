@@ -219,9 +219,7 @@ class DockerCluster:
                     return [setup.parse_statistics(answer.output, node_name(rank))]
                 except docker.errors.APIError:  # the node has ended
                     break
-                except (
-                    ValueError
-                ):  # on a busy machine Docker may lose the output of a short command
+                except ValueError:  # a busy Docker may lose the output of a short command
                     continue
             return []
 

@@ -25,6 +25,8 @@ Service = dict[str, Any]
 SESSION = "/session"
 OWN_FOLDER = "/node"
 REFERENCE = "reference"
+COUNTED = "eth0"
+"""A container's interface to the other nodes."""
 HELPER_CAPABILITIES = ("NET_ADMIN",)
 OWNER_LABEL = "gradwire.owner"
 SESSION_LABEL = "gradwire.session"
@@ -93,10 +95,6 @@ def compose_document(
         },
         **({"volumes": {"secret": SECRET}, "secrets": BUILD_SECRETS} if with_spark else {}),
     }
-
-
-COUNTED = "eth0"
-"""A container's interface to the other nodes."""
 
 
 def _reached(experiment: Experiment) -> Service:

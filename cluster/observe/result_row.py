@@ -1,14 +1,12 @@
 """One run as a row of the table: accuracy, traffic, prediction, time. Standard library only."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
-from cluster.spec.catalogue import is_text
 from cluster.spec.documents.summary import PerStep, Summary
-from cluster.spec.options import CROSS_ENTROPY
+from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
 from cluster.spec.program import arguments
 
 DASH = "-"
@@ -48,10 +46,10 @@ def _label_skew(summary: Summary) -> str | None:
 
 
 def _bits(summary: Summary) -> str | None:
-    is_known = summary.spec.get("loss") in (None, CROSS_ENTROPY)
-    if summary.loss is None or not is_known or not is_text(str(summary.spec.get("dataset"))):
+    dataset, loss = (str(summary.spec.get(name)) for name in ("dataset", "loss"))
+    if summary.loss is None or not is_judged_by_bits(dataset, loss):
         return None
-    return f"{summary.loss / math.log(2):.3f}"
+    return f"{summary.loss * BITS_PER_NAT:.3f}"
 
 
 EXTRAS = {

@@ -51,11 +51,6 @@ OWN_DATA = DataFacts("a data set of your own", OWN, 0, 10**9, 10**9)
 """Only nodes read it, so how many samples it has is found out there."""
 
 
-def is_text(dataset: str) -> bool:
-    """Whether every byte of a sample is predicted: judged by bits per byte, not by accuracy."""
-    return dataset in DATASETS and DATASETS[dataset].predictions > 1
-
-
 def data_facts(dataset: str) -> DataFacts:
     """Of a data set of the table, or of the user's own."""
     return OWN_DATA if is_foreign(dataset) else DATASETS[dataset]

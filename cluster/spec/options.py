@@ -4,10 +4,11 @@ An option without effect is refused with the reason. In a sweep it goes to the r
 one, as passes go to the strategies that have them, and is refused where there is no such run.
 """
 
+import math
 from typing import Any
 
 from cluster.spec import synthetic
-from cluster.spec.catalogue import MODELS
+from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.own_code import is_foreign
 
 OPTIMIZERS = {
@@ -50,3 +51,15 @@ def ineffective_options(model: str, optimizer: str) -> dict[str, str]:
     if not is_foreign(model) and (model not in MODELS or not MODELS[model].has_buffers):
         found["buffers"] = f"model {model}, which has no buffers"
     return found
+
+
+BITS_PER_NAT = 1 / math.log(2)
+
+
+def is_judged_by_bits(dataset: str, loss: str) -> bool:
+    """Whether every byte of a sample is predicted: judged by bits per byte, not by accuracy.
+
+    The loss is then in nats; one of the user's own is in no known unit.
+    """
+    is_text = dataset in DATASETS and DATASETS[dataset].predictions > 1
+    return is_text and loss == CROSS_ENTROPY

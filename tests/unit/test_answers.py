@@ -99,7 +99,7 @@ def test_a_language_model_is_judged_by_bits_per_byte(label_skew: Runs) -> None:
     losses = {"allreduce": (1.5, 1.51), "pairwise": (1.6, 1.62)}
     report = seeds(label_skew, *((name, 0.5) for name, two in losses.items() for _ in two))
     values = [loss for two in losses.values() for loss in two]
-    table = report.runs.table.assign(dataset="sotu", loss=values)
+    table = report.runs.table.assign(dataset="sotu", loss=values, loss_function="cross-entropy")
     curves = pd.DataFrame(
         {"number": [1, 2, 3, 4], "epoch": 1, "accuracy": 0.5, "loss": values, "seconds": 1.0}
     ).assign(sent_bytes=[10**6] * 2 + [10**5] * 2, test_samples=8)
@@ -116,7 +116,7 @@ def test_a_language_model_is_judged_by_bits_per_byte(label_skew: Runs) -> None:
 
 
 def test_a_text_without_a_loss_and_one_with_ones_own_loss_are_no_bits(label_skew: Runs) -> None:
-    text = label_skew.table.assign(dataset="sotu", loss=math.nan)
+    text = label_skew.table.assign(dataset="sotu", loss=math.nan, loss_function="cross-entropy")
     lost = Report.of(dataclasses.replace(label_skew, table=text))
     assert said(lost, "Bits per byte").startswith("not known")
     own = text.assign(loss=1.5, loss_function="mine.py:loss")

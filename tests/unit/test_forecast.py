@@ -13,8 +13,8 @@ from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Errors, Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.forecast import Cluster, bound_s, forecast
-from analysis.predict.nodes import Costs
 from analysis.predict.observations import Observation, observe_all
+from analysis.predict.simulation.nodes import Costs
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import Fidelity

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from analysis.predict import simulator
 from analysis.predict.lower_bound import all_reduce_bound_s
-from analysis.predict.nodes import Costs, Node
+from analysis.predict.simulation import simulator
+from analysis.predict.simulation.nodes import Costs, Node
 from cluster.spec.exchange.strategies import STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Setting
 

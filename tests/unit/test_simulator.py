@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.predict import command, permutations, simulator
-from analysis.predict.message_plan import node_kinds
-from analysis.predict.nodes import Costs, Node, chunk_count
+from analysis.predict import command
+from analysis.predict.simulation import permutations, simulator
+from analysis.predict.simulation.message_plan import node_kinds
+from analysis.predict.simulation.nodes import Costs, Node, chunk_count
 from analysis.theory.critical_path import busiest_bytes, path_bytes
 from cluster.spec.exchange.strategies import STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Messages, Setting, each_message, step_count

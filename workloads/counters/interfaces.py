@@ -12,8 +12,8 @@ import psutil
 from cluster.spec.documents.records import (
     COUNTED_VARIABLE,
     HEADER_BYTES,
-    NOT_COUNTED,
     Counters,
+    is_counted,
     total,
 )
 
@@ -30,12 +30,11 @@ def read_interfaces(workers_on_host: int = 1) -> Counters:
     traffic on lo is then included too. The kernel counts no Ethernet header on lo: it is added
     here, so that a packet has the same size on every interface.
     """
-    left_out = NOT_COUNTED if workers_on_host == 1 else NOT_COUNTED[1:]
     only = os.environ.get(COUNTED_VARIABLE)
     interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
     counted = []
     for name, raw in interfaces.items():
-        if name == only if only else name not in left_out:
+        if is_counted(name, only) or (name == "lo" and workers_on_host > 1):
             missing = ETHERNET_HEADER if name == "lo" else 0
             sent = raw.bytes_sent + missing * raw.packets_sent
             received = raw.bytes_recv + missing * raw.packets_recv
@@ -66,5 +65,5 @@ def full_segment_bytes(all_workers_here: bool = False) -> int:
     interfaces = psutil.net_if_stats()
     if all_workers_here and "lo" in interfaces:
         return interfaces["lo"].mtu - TCP_HEADERS
-    mtus = [stats.mtu for name, stats in interfaces.items() if name not in NOT_COUNTED]
+    mtus = [stats.mtu for name, stats in interfaces.items() if is_counted(name, None)]
     return min(mtus, default=1500) - TCP_HEADERS

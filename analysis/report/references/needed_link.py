@@ -10,8 +10,8 @@ import pandas as pd
 
 from analysis.predict import fitted
 from analysis.predict.need import UTILISATIONS, Need
-from analysis.predict.nodes import Costs
 from analysis.predict.observations import Observation, observe_all
+from analysis.predict.simulation.nodes import Costs
 from analysis.report import figures, page
 from analysis.report.context import Report
 from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text

@@ -24,10 +24,16 @@ from functools import partial
 
 import numpy as np
 
-from analysis.predict import permutations
-from analysis.predict.fair_links import RELATIVE, Links
-from analysis.predict.message_plan import Gate, Plan, between_kinds, have_clashes, node_kinds
-from analysis.predict.nodes import Costs, Node, Timeline, last_stages
+from analysis.predict.simulation import permutations
+from analysis.predict.simulation.fair_links import RELATIVE, Links
+from analysis.predict.simulation.message_plan import (
+    Gate,
+    Plan,
+    between_kinds,
+    have_clashes,
+    node_kinds,
+)
+from analysis.predict.simulation.nodes import Costs, Node, Timeline, last_stages
 from cluster.spec.schedules.messages import Messages, step_count
 
 MANY = 5_000

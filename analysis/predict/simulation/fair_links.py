@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.nodes import Node
+from analysis.predict.simulation.nodes import Node
 
 DATA_ROWS = 3
 """Of what a message uses: its sender's link, its receiver's, the host. Then come links that carry

@@ -10,7 +10,14 @@ from itertools import chain
 
 import numpy as np
 
-from analysis.predict.nodes import Costs, Floats, Node, Timeline, chunk_count, last_stages
+from analysis.predict.simulation.nodes import (
+    Costs,
+    Floats,
+    Node,
+    Timeline,
+    chunk_count,
+    last_stages,
+)
 from cluster.spec.schedules.messages import Flow, Messages
 
 ENOUGH = 64

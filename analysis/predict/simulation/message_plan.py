@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from analysis.predict.fair_links import Ends
-from analysis.predict.nodes import Node, chunk_count
+from analysis.predict.simulation.fair_links import Ends
+from analysis.predict.simulation.nodes import Node, chunk_count
 from cluster.spec.schedules.messages import Flow, Message, Messages, each_message
 
 
