@@ -11,6 +11,7 @@ from typing import Any
 from cluster.host import user_folders
 from cluster.spec import own_code
 from cluster.spec.errors import SpecError
+from cluster.sweep import sites_file
 
 Options = dict[str, Any]
 
@@ -54,8 +55,10 @@ def _named(value: str, path: Path, folder: Path) -> str:
 
 def beside(preset: Path, name: str, value: Any) -> Any:
     """An option of a sweep file: files of one's own are named relative to it."""
-    if name not in own_code.OPTIONS:
-        return value
     if isinstance(value, list):
         return [beside(preset, name, item) for item in value]
+    if name == "sites" and sites_file.is_file(value):
+        return str(preset.parent / value)
+    if name not in own_code.OPTIONS:
+        return value
     return str(preset.parent / value) if own_code.is_own(value) else value

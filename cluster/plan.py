@@ -27,13 +27,14 @@ from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
+from cluster.sweep import sites_file
 from cluster.sweep.dilation import Dilations
 from cluster.sweep.preset_file import FIELDS, option_type
 
 YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("interval", "seed")
-CLUSTER_OF_SEVERAL = ("link", "bottleneck", "straggler")
+CLUSTER_OF_SEVERAL = ("link", "bottleneck", "sites", "straggler")
 """Options that a baseline of one worker among other strategies goes without."""
 WHOLE = ("program", "folder", "requirements")
 """Options whose values may hold commas."""
@@ -67,6 +68,7 @@ def make_experiments(
         with _told_with(origin):
             for options in combinations(values):
                 options = _within_workers(options, whole_groups)
+                options = sites_file.read_into(options)
                 options = own_files.locate(user_folders.locate(options))
                 runs[Experiment(**effects.keep(options))] = "dilation" in options
     effects.check(typed={name for name, value in vars(args).items() if value is not None})

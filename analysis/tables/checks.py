@@ -14,6 +14,7 @@ from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.experiment_checks import check_value
 from cluster.spec.links import parse_cores, parse_link, parse_links
+from cluster.spec.sites import parse_sites
 
 NEEDED = ("strategy", "workers", "engine")
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
@@ -21,6 +22,7 @@ PARSED: dict[str, Callable[[str], object]] = {
     "link": parse_link,
     "bottleneck": parse_links,
     "straggler": parse_cores,
+    "sites": parse_sites,
     "compress": parse_codec,
 }
 WITHIN = {"test_size": (1, 10**9), "momentum": (0, 1)}

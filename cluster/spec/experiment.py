@@ -29,6 +29,7 @@ from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
 from cluster.spec.program import ISOLATED, NETWORKS
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
+from cluster.spec.sites import members, parse_sites
 
 MAX_WORKERS = 256
 LONGEST_LABEL = 120
@@ -131,6 +132,9 @@ class Experiment:
     bottleneck: str | None = _option(None, "cluster", "RANK:LINK[,...]")
     """nodes with a slower link: 2:20mbit, or 0:20mbit,2:5mbit for two of them; repeat the flag for
     more cases: --bottleneck none --bottleneck 2:20mbit makes two runs"""
+    sites: str | None = _option(None, "cluster", "NAME:NODES[,...]")
+    """nodes in groups: a:3,b:3 puts nodes 0 to 2 into site a and 3 to 5 into b; or FILE.toml
+    (docs/links.md); repeat the flag for more cases, as with --bottleneck"""
     straggler: str | None = _option(None, "cluster", "RANK:CORES[,...]")
     """nodes with less CPU: 1:0.5; repeat the flag for more cases, as with --bottleneck"""
     total_memory: str | None = _option(None, "cluster", "SIZE")
@@ -280,6 +284,15 @@ class Experiment:
         return {**links, **(parse_links(self.bottleneck) if self.bottleneck else {})}
 
     @property
+    def site_members(self) -> dict[str, tuple[int, ...]]:
+        """Site -> ranks of its nodes; empty without sites."""
+        return members(parse_sites(self.sites)) if self.sites else {}
+
+    def site_of(self, rank: int) -> str | None:
+        """The node's site; None without sites."""
+        return parse_sites(self.sites)[rank] if self.sites else None
+
+    @property
     def rates_mbit(self) -> list[float | None]:
         """Of every node's link, both directions; None where it is not shaped."""
         links = self.links
@@ -329,7 +342,7 @@ class Experiment:
         """What a run asks of its nodes; runs that ask for the same can share them."""
         return (
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
-            *(self.launcher, self.total_memory, self.gpu, self.dilation),
+            *(self.sites, self.launcher, self.total_memory, self.gpu, self.dilation),
             *(self.user_folders, self.requirements, self.network),
         )
 
@@ -352,6 +365,7 @@ class Experiment:
             self.gpu > 0 and ("gpu" if self.gpu == 1 else f"gpu{self.gpu}"),
             self.link is not None and self.link.partition("/")[0],
             *(["slow", *map(str, parse_links(self.bottleneck))] if self.bottleneck else ()),
+            self.sites is not None and f"{len(self.site_members)}sites",
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
         ]
         return "-".join(part for part in parts if part)[:LONGEST_LABEL]

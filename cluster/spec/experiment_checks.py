@@ -25,6 +25,7 @@ from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_ra
 from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
 from cluster.spec.own_code import LIBRARY_FORMS
 from cluster.spec.quantities import parse_memory, write_memory
+from cluster.spec.sites import parse_sites, write_sites
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
@@ -45,6 +46,7 @@ def complete(experiment: Experiment) -> None:
     if experiment.program is not None:
         program.complete(experiment)
         _check_nodes(experiment)
+        _check_sites(experiment)
         _check_memory(experiment)
         _check_dilation(experiment)
         return
@@ -63,6 +65,7 @@ def complete(experiment: Experiment) -> None:
     _check_codec(experiment, codec)
     _check_passes(experiment)
     _check_nodes(experiment)
+    _check_sites(experiment)
     _check_memory(experiment)
     _check_dilation(experiment)
     _check_gpu(experiment)
@@ -348,6 +351,18 @@ def _check_nodes(experiment: Experiment) -> None:
                     f" {nodes - 1}"
                 )
         _set(experiment, **{name: write(parsed)})
+
+
+def _check_sites(experiment: Experiment) -> None:
+    """Every node is in a site; stored in one spelling."""
+    text, nodes = experiment.sites, experiment.nodes
+    if text is None:
+        return
+    sites = _parsed(f"sites {text!r}", parse_sites, text)
+    if len(sites) != nodes:
+        server = ", the parameter server among them" if nodes > experiment.workers else ""
+        raise SpecError(f"sites {text!r} have {len(sites)} nodes, and there are {nodes}{server}")
+    _set(experiment, sites=write_sites(sites))
 
 
 def _check_memory(experiment: Experiment) -> None:

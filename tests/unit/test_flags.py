@@ -54,6 +54,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "dilation": ("2.5", 2.5),
     "link": ("10mbit", "10mbit"),
     "bottleneck": ("2:20mbit,0:5mbit", "0:5mbit,2:20mbit"),
+    "sites": ("a:1,a:1,b:2", "a:2,b:2"),
     "straggler": ("1:0.50", "1:0.5"),
     "total_memory": ("4096m", "4g"),
     "interval": ("2", 2.0),

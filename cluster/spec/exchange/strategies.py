@@ -79,7 +79,7 @@ NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
     *("error_feedback", "outer"),
-    *("link", "bottleneck"),
+    *("link", "bottleneck", "sites"),
 )
 """Options that mean nothing without an exchange."""
 
