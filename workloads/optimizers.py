@@ -4,6 +4,7 @@ SGD and AdamW are defined as in torch.optim, whose import would cost every forke
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,11 +24,19 @@ class Optimizer:
 
     def __init__(self, flat: FlatModel, lr: float, weight_decay: float = 0.0) -> None:
         self.flat, self.lr, self.weight_decay = flat, lr, weight_decay
-        self.updates = 0
+        self._updates = torch.zeros(1, dtype=torch.int64)
+
+    @property
+    def updates(self) -> int:
+        return int(self._updates)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What it remembers from update to update, itself and not a copy."""
+        return {"updates": self._updates}
 
     def begin(self) -> None:
         """Begin an update of the whole model, of which update() calls are parts."""
-        self.updates += 1
+        self._updates += 1
 
     def step(self) -> None:
         self.begin()
@@ -53,6 +62,9 @@ class Sgd(Optimizer):
         self.momentum = momentum
         self.velocities = self._zeros()
 
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | _numbered("velocity", self.velocities)
+
     def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
         parameters = self.flat.parts[part].parameters[where]
         if self.weight_decay:
@@ -67,6 +79,10 @@ class AdamW(Optimizer):
     def __init__(self, flat: FlatModel, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(flat, lr, weight_decay)
         self.means, self.squares = self._zeros(), self._zeros()
+
+    def tensors(self) -> dict[str, Tensor]:
+        moments = _numbered("mean", self.means) | _numbered("square", self.squares)
+        return super().tensors() | moments
 
     def update(self, part: int, where: slice, gradients: Tensor) -> Tensor:
         parameters = self.flat.parts[part].parameters[where].mul_(1 - self.lr * self.weight_decay)
@@ -100,6 +116,10 @@ class Lars(Sgd):
         size = float(weights.norm())
         against = float(gradient.norm()) + self.weight_decay * size
         return TRUST * size / against if dimensions > 1 and size and against else 1.0
+
+
+def _numbered(name: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {f"{name}.{part}": tensor for part, tensor in enumerate(tensors)}
 
 
 def make_optimizer(spec: Experiment, flat: FlatModel) -> Optimizer:

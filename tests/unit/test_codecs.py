@@ -119,14 +119,18 @@ def exchanged(rank: int, workers: int) -> dict[tuple[str, int], list[Tensor]]:
     return found
 
 
+def _feedback(codec: str, like: Tensor) -> Feedback:
+    return Feedback(codec, 0.9, torch.zeros_like(like))
+
+
 def plainly_exchanged(codec: str, workers: int, size: int) -> list[Tensor]:
     """By one process: a state for each sender and piece, and one for each owner."""
     if workers == 1:
         return [values(0, size, index) for index in range(ROUNDS)]
     parts = 1 if workers == 2 else workers
     zeros = torch.tensor_split(torch.zeros(size), parts)
-    senders = [[Feedback(codec, 0.9, zero) for zero in zeros] for _ in range(workers)]
-    owners = [Feedback(codec, 0.9, zero) for zero in zeros]
+    senders = [[_feedback(codec, zero) for zero in zeros] for _ in range(workers)]
+    owners = [_feedback(codec, zero) for zero in zeros]
     results = []
     for index in range(ROUNDS):
         pieces = []

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from cluster.spec.exchange.codecs import parse_codec, takes_two_phases
+from cluster.spec.experiment import Experiment
 from workloads.comm.codecs import open_codec, randk
 from workloads.comm.codecs.packing import require_finite
 from workloads.comm.messages import sendrecv
@@ -26,16 +27,16 @@ from workloads.comm.round import Exchange, Round
 
 
 class Feedback:
-    """Encodes a tensor in every round, and keeps what that lost."""
+    """Encodes a tensor in every round; `residual` is the memory of what that lost."""
 
-    def __init__(self, codec: str, decay: float, like: Tensor) -> None:
+    def __init__(self, codec: str, decay: float, residual: Tensor) -> None:
         self._codec, self._decay = open_codec(codec), decay
-        self.residual = torch.zeros_like(like)
+        self.residual = residual
 
     def encode(self, tensor: Tensor) -> Tensor:
-        whole = torch.add(tensor, self.residual, alpha=self._decay)
+        whole = torch.add(tensor, self.residual, alpha=self._decay, out=self.residual)
         encoded = self._codec.encode(whole)
-        self.residual = whole.sub_(self.decode(encoded, tensor.numel()))
+        whole.sub_(self.decode(encoded, tensor.numel()))
         return encoded
 
     def decode(self, encoded: Tensor, elements: int) -> Tensor:
@@ -43,28 +44,35 @@ class Feedback:
 
 
 class EncodedExchange:
-    """Implements round.Exchange for one bucket."""
+    """Implements round.Exchange for one bucket, a tensor like `like`."""
 
-    def __init__(self, codec: str, decay: float, like: Tensor) -> None:
-        self._text, self._decay, self._like = codec, decay, like
-        self._codec = parse_codec(codec)
-        self._pieces: list[Feedback] = []
-        self._mean: Feedback | None = None
+    def __init__(self, spec: Experiment, like: Tensor) -> None:
+        codec, decay = spec.compress, spec.error_feedback
+        assert decay is not None
+        is_star = spec.strategy == "gather-scatter"
+        in_phases = takes_two_phases(parse_codec(codec), spec.workers)
+        by_ring = spec.strategy == "allgather" or not in_phases
+        self._parts = 1 if by_ring or is_star else spec.workers
+        self._residual = torch.zeros_like(like)
+        pieces = torch.tensor_split(self._residual, self._parts)
+        self._pieces = [Feedback(codec, decay, piece) for piece in pieces]
+        encodes_mean = is_star or self._parts > 1
+        self._residual_of_mean = torch.zeros_like(pieces[0] if encodes_mean else like[:0])
+        """Of the piece that this worker averages: the first ones are the longest."""
+        self._codec, self._decay = codec, decay
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"residual": self._residual, "residual_of_mean": self._residual_of_mean}
 
     def __call__(self, flat: Tensor, round: Round) -> None:
         workers = round.experiment.workers
         if workers == 1:
             return
-        strategy = round.experiment.strategy
-        by_ring = strategy == "allgather" or not takes_two_phases(self._codec, workers)
-        parts = 1 if by_ring or strategy == "gather-scatter" else workers
-        pieces = torch.tensor_split(flat, parts)
-        if not self._pieces:
-            self._pieces = [Feedback(self._text, self._decay, piece) for piece in pieces]
+        pieces = torch.tensor_split(flat, self._parts)
         encoded = [state.encode(p) for state, p in zip(self._pieces, pieces, strict=True)]
-        if strategy == "gather-scatter":
+        if round.experiment.strategy == "gather-scatter":
             self._star(flat, encoded[0], round)
-        elif parts == 1:
+        elif self._parts == 1:
             self._gather(flat, encoded[0], round)
         else:
             self._two_phases(pieces, encoded, round)
@@ -87,7 +95,7 @@ class EncodedExchange:
             received[0] = encoded
             sendrecv([], [(received[leaf], leaf) for leaf in leaves])
             mean = self._average(received, flat.numel(), round)
-            result = self._state_of_mean(mean).encode(mean)
+            result = self._encode_mean(mean)
             sendrecv([(result, leaf) for leaf in leaves], [])
         flat.copy_(self._pieces[0].decode(result, flat.numel()))
 
@@ -98,15 +106,14 @@ class EncodedExchange:
         sendrecv([(encoded[to], to) for to in others], [(received[of], of) for of in others])
         mean = self._average(received, pieces[own].numel(), round)
         results = [torch.empty_like(piece) for piece in encoded]
-        results[own] = self._state_of_mean(mean).encode(mean)
+        results[own] = self._encode_mean(mean)
         sendrecv([(results[own], to) for to in others], [(results[of], of) for of in others])
         for piece, result in zip(pieces, results, strict=True):
             piece.copy_(self._pieces[0].decode(result, piece.numel()))
 
-    def _state_of_mean(self, mean: Tensor) -> Feedback:
-        if self._mean is None:
-            self._mean = Feedback(self._text, self._decay, mean)
-        return self._mean
+    def _encode_mean(self, mean: Tensor) -> Tensor:
+        residual = self._residual_of_mean[: mean.numel()]
+        return Feedback(self._codec, self._decay, residual).encode(mean)
 
     def _average(self, encoded: Tensor, elements: int, round: Round) -> Tensor:
         """In rank order, so that the bits do not depend on who computes it."""
@@ -124,14 +131,17 @@ class RandomlyChosen:
         self._exchange, self._share, self._decay = exchange, share, decay
         self.residual = torch.zeros_like(like, dtype=torch.float32)
 
+    def tensors(self) -> dict[str, Tensor]:
+        return {"residual": self.residual}
+
     def __call__(self, flat: Tensor, round: Round) -> None:
         if round.alone:
             return
-        whole = torch.add(flat.float(), self.residual, alpha=self._decay)
+        whole = torch.add(flat.float(), self.residual, alpha=self._decay, out=self.residual)
         require_finite(whole)
         places = _places(flat, self._share, round)
         chosen = whole[places]
-        self.residual = whole.index_fill_(0, places, 0.0)
+        whole.index_fill_(0, places, 0.0)
         self._exchange(chosen, round)
         flat.zero_().index_copy_(0, places, chosen.to(flat.dtype))
 

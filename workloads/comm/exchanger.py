@@ -4,6 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from cluster.spec.exchange.codecs import factored_bytes, parse_codec
 from cluster.spec.experiment import Experiment
@@ -12,7 +13,7 @@ from workloads.comm.flat import FlatModel
 from workloads.comm.half import wire_bytes
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.peers import Peers
-from workloads.comm.round import Exchange, Round
+from workloads.comm.round import Exchange, Round, tensors_of
 from workloads.device import Mark, open_device
 
 
@@ -91,6 +92,11 @@ class Exchanger:
         if spec.overlap:
             self._thread = ThreadPoolExecutor(1, "exchange")
             self._register_hooks()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What exchanges remember from round to round, by bucket."""
+        found = enumerate(map(tensors_of, self._exchanges))
+        return {f"{at}.{name}": tensor for at, of in found for name, tensor in of.items()}
 
     def begin_round(self, index: int, steps: int) -> None:
         """The next backward pass is the last of `steps` whose gradients round `index` exchanges."""

@@ -14,7 +14,7 @@ from cluster.spec.exchange.outer import Outer, parse_outer
 from cluster.spec.experiment import Experiment
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen, SomeAveraged
-from workloads.comm.round import Exchange, Round
+from workloads.comm.round import Exchange, Round, tensors_of
 
 
 def stateful_exchange(
@@ -48,7 +48,7 @@ def _lossy(
     if codec.adds_up:
         assert codec.share is not None
         return RandomlyChosen(exchange, codec.share, decay, initial)
-    return EncodedExchange(spec.compress, decay, initial)
+    return EncodedExchange(spec, initial)
 
 
 class OuterExchange:
@@ -59,6 +59,9 @@ class OuterExchange:
         self._exchange, self._outer, self._deltas = exchange, outer, deltas
         self._anchor = initial.clone()
         self._velocity = torch.zeros_like(initial)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"anchor": self._anchor, "velocity": self._velocity, **tensors_of(self._exchange)}
 
     def __call__(self, flat: Tensor, round: Round) -> None:
         if self._deltas:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -41,3 +42,16 @@ class Round:
 
 Exchange = Callable[[Tensor, Round], None]
 """Replaces a flat tensor, in place, by its mean (or sum) over the workers of a round."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """An exchange, or a part of one, with a memory from round to round."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory by name, itself and not a copy, whole from the beginning."""
+
+
+def tensors_of(exchange: object) -> dict[str, Tensor]:
+    """Its memory; empty for a plain function."""
+    return exchange.tensors() if isinstance(exchange, Remembering) else {}

@@ -33,14 +33,15 @@ class PowerIteration:
         self._sizes = [torch.Size(shape).numel() for shape in shapes]
         drawn = torch.Generator().manual_seed(seed)
         self.q = [torch.randn(f.columns, f.rank, generator=drawn) for f in self._factors if f]
-        self.residual: Tensor | None = None
+        self.residual = torch.zeros(sum(self._sizes))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"residual": self.residual, **{f"q.{at}": q for at, q in enumerate(self.q)}}
 
     def __call__(self, flat: Tensor, round: Round) -> None:
         if round.alone:
             return
-        if self.residual is None:
-            self.residual = torch.zeros_like(flat, dtype=torch.float32)
-        whole = torch.add(flat.float(), self.residual, alpha=self._decay)
+        whole = torch.add(flat.float(), self.residual, alpha=self._decay, out=self.residual)
         require_finite(whole)
         layers = list(zip(whole.split(self._sizes), self._factors, strict=True))
         small = [layer for layer, of in layers if not of]
@@ -49,8 +50,9 @@ class PowerIteration:
         means = self._means([*small, *products], round)
         thin = [torch.linalg.qr(product).Q for product in means[len(small) :]]
         own = [a.T @ p for a, p in zip(matrices, thin, strict=True)]
-        self.q = self._means(own, round)
-        self.residual = whole - self._joined(small, thin, own)
+        for q, mean in zip(self.q, self._means(own, round), strict=True):
+            q.copy_(mean)
+        whole.sub_(self._joined(small, thin, own))
         flat.copy_(self._joined(means[: len(small)], thin, self.q))
 
     def _means(self, tensors: Sequence[Tensor], round: Round) -> list[Tensor]:
