@@ -124,6 +124,7 @@ class Cluster:
         return Setting(
             workers=self.workers,
             model_bytes=self.sent_model_bytes,
+            elements=max(1, self.model_bytes // FLOAT_BYTES),
             compress=self.compress,
             passes=self.passes,
             schedule=self.schedule,

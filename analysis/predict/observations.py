@@ -20,6 +20,7 @@ from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_own
+from cluster.spec.schedules.messages import boundary_bytes
 from cluster.spec.schedules.recorded import RecordedSchedule
 
 T = TypeVar("T")
@@ -34,7 +35,8 @@ class Observation:
     exchange_s: float | None
     """Exposed communication of a round; None where computing hides it or stragglers wait."""
     sent_bytes: float
-    """Payload and framing, per worker and round, without what TCP sent again."""
+    """Payload and framing, per worker and round, without what TCP sent again, and without the
+    barriers of phase boundaries."""
     run: str = ""
 
 
@@ -55,22 +57,23 @@ def observe(folder: RunFolder) -> Observation | None:
         if is_own(experiment.strategy):
             recorded = _recorded_schedule(folder, experiment)
             cluster = replace(cluster, recorded=recorded, bucket_bytes=())
-        return _observation(summary, cluster)
+        return _observation(summary, experiment, cluster)
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
 
 
-def _observation(summary: Summary, cluster: Cluster) -> Observation:
+def _observation(summary: Summary, run: Experiment, cluster: Cluster) -> Observation:
     per_step, seconds = known(summary.per_step), known(summary.seconds)
     sent = known(per_step.sent_mean_bytes) - (per_step.retransmitted_mean_bytes or 0.0)
     exchange_s = None
     if seconds.exposed_communication_median_s is not None and not cluster.stragglers:
         exchange_s = seconds.exposed_communication_median_s * cluster.local_steps
+    boundaries = run.epochs * boundary_bytes(run.nodes)
     return Observation(
         cluster,
         step_s=known(seconds.step_median_s),
         exchange_s=exchange_s,
-        sent_bytes=sent * known(summary.steps) / known(summary.rounds),
+        sent_bytes=(sent * known(summary.steps) - boundaries) / known(summary.rounds),
         run=f"{summary.session}/{summary.run}",
     )
 

@@ -96,6 +96,7 @@ class RecordedRun:
         return Setting(
             workers=experiment.workers,
             model_bytes=hello.model_bytes,
+            elements=hello.parameters,
             compress=experiment.compress,
             passes=experiment.passes,
             schedule=experiment.schedule,

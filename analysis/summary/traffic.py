@@ -10,6 +10,7 @@ from cluster.spec.documents import summary
 from cluster.spec.documents.events import Hello
 from cluster.spec.documents.records import PHASES, Counters, Sample, total
 from cluster.spec.documents.run_folder import node_name
+from cluster.spec.schedules.messages import boundary_bytes
 
 ALL_CROSSED = 0.5
 """GPUs whose interfaces carried less than this share of the prediction exchanged past them."""
@@ -88,7 +89,8 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     measured_mean = fmean(measured[: experiment.workers])
     predicted_mean = per_round.sent_mean * rounds / steps if per_round else None
     framing = run.predict_framing(hello, rounds)
-    framing_mean = framing.sent_mean * rounds / steps if framing else None
+    boundaries = epochs * boundary_bytes(experiment.nodes)
+    framing_mean = (framing.sent_mean * rounds + boundaries) / steps if framing else None
     whole = (predicted_mean or 0.0) + (framing_mean or 0.0)
     ratio = round(measured_mean / whole, 5) if predicted_mean else None
     if experiment.gpu and ratio is not None and ratio < ALL_CROSSED:

@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
 from analysis.theory.predicted_bytes import predict
 from cluster.spec.errors import SpecError
-from cluster.spec.exchange.codecs import factors, parse_codec
+from cluster.spec.exchange.codecs import CHUNK, factors, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from tests.loopback import on_workers
@@ -400,11 +402,23 @@ def test_the_outer_optimiser_is_torchs_on_the_mean_change(workers: int, tmp_path
 
 
 def test_two_phases_send_what_a_ring_would_and_two_workers_everything_once() -> None:
+    """Pieces of whole chunks, so that they have no scales of their own beside the tensor's."""
+    size = parse_codec("2bit").encoded_bytes(60 * CHUNK)
     for workers in range(1, 7):
-        setting = Setting(workers=workers, model_bytes=6000, compress="2bit")
-        expected = 2 * (workers - 1) / workers * 6000
+        setting = Setting(workers=workers, model_bytes=size, compress="2bit")
+        expected = 2 * (workers - 1) / workers * size
         assert predict("allreduce", setting).sent_mean == pytest.approx(expected)
         assert predict("local-sgd", setting).received_max == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["int8", "int4", "2bit", "sign", "topk:0.05", "topk:0.0001"])
+@given(elements=st.integers(0, 10**7))
+def test_sizes_tell_the_number_of_elements_up_to_those_of_the_same_size(
+    name: str, elements: int
+) -> None:
+    codec = parse_codec(name)
+    size = codec.encoded_bytes(elements)
+    assert codec.encoded_bytes(codec.elements_of(size)) == size
 
 
 @pytest.mark.parametrize(

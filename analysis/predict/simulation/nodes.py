@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
 
 import numpy as np
@@ -78,9 +79,9 @@ class Timeline:
         return median(((ends[width:] - ends[:-width]) / width).ravel().tolist())
 
 
-def chunk_count(parts: int, steps: int) -> int:
+def chunk_count(parts: int | Fraction, steps: int) -> int:
     """Parts that are simulated; in many steps their number hardly matters: fewer are quicker."""
-    return min(parts, max(FEWEST_PARTS, MOST_PARTS // steps))
+    return min(math.ceil(parts), max(FEWEST_PARTS, MOST_PARTS // steps))
 
 
 def last_stages(times: Sequence[Floats], buckets: int) -> Floats:

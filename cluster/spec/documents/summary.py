@@ -95,8 +95,9 @@ class PerStep(Document):
     predicted_max_bytes: Amount | None = None
     """Predicted payload of the busiest node."""
     predicted_framing_bytes: Amount | None = None
-    """Predicted bytes that the library adds to its messages (Gloo, 144 for each), mean over
-    workers; null where they are not known (Horovod, NCCL)."""
+    """Predicted bytes that the library adds to its messages (Gloo, 144 for each), with the
+    barriers at phase boundaries, mean over workers; null where they are not known (Horovod,
+    NCCL)."""
     ratio: float | None = None
     """Measured over predicted: sent_mean_bytes / (predicted_mean_bytes + predicted_framing_bytes).
     1 is exactly as predicted; above 1 is what TCP sent again, and framing where it is not

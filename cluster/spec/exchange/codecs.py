@@ -10,6 +10,7 @@ bytes follow from the layers' shapes (`factored_bytes`), not from their number o
 
 import functools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +27,7 @@ INDEX_BITS = 12
 FLOAT_BYTES = 4
 QUANTISED_BITS = {"int8": 8, "int4": 4, "2bit": 2, "sign": 1}
 """Quantiser -> bits of a number, beside the scales."""
-HALVES = ("fp16", "bf16")
+HALVES, HALF_BYTES = ("fp16", "bf16"), 2
 SPARSE = ("topk", "randk")
 POWER, MOST_RANK = "powersgd", 1024
 FORMS = (
@@ -64,6 +65,12 @@ class Codec:
         """Whether encoded tensors can be added up on their way."""
         return not self.lossy or self.name in ("randk", POWER)
 
+    def elements_of(self, encoded_bytes: int) -> int:
+        """How many numbers are encoded into so many bytes: the middle one of those counts."""
+        counts = range(SPARSE_CHUNK * encoded_bytes + 1)
+        first = bisect_left(counts, encoded_bytes, key=self.encoded_bytes)
+        return (first + bisect_right(counts, encoded_bytes, lo=first, key=self.encoded_bytes)) // 2
+
     @property
     def carriers(self) -> tuple[str, ...]:
         """Strategies whose exchange carries it, of the lossy ones."""
@@ -88,7 +95,7 @@ def parse_codec(text: str) -> Codec:
         raise ValueError(unknown("compress", text, FORMS))
     if name in QUANTISED_BITS:
         return Codec(name, functools.partial(quantised_bytes, bits=QUANTISED_BITS[name]))
-    item_bytes = FLOAT_BYTES if name == "none" else 2
+    item_bytes = FLOAT_BYTES if name == "none" else HALF_BYTES
     return Codec(name, lambda elements: item_bytes * elements)
 
 

@@ -25,8 +25,8 @@ The building blocks, for M bytes:
             step; results go down, to all children at once. Both chunk by chunk, at the same time
 
 Equal messages are stored as one flow with a count: a ring of 1,024 is one flow of 2,046 steps. Not
-modelled: packet headers, acknowledgements, and pieces of unequal size where M/g is not whole. What
-the library adds to every part (framing) is a message schedule of its own.
+modelled: packet headers, acknowledgements, and pieces of a ring that are of unequal size where M/g
+is not whole. What the library adds to every part (framing) is a message schedule of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +35,13 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
-from cluster.spec.exchange.codecs import parse_codec, takes_two_phases
+from cluster.spec.exchange.codecs import (
+    FLOAT_BYTES,
+    HALF_BYTES,
+    HALVES,
+    parse_codec,
+    takes_two_phases,
+)
 from cluster.spec.schedules.consensus import resolve
 from cluster.spec.schedules.pairwise import EVERY_ROUND, Partition, Repeat, groups, repeat
 
@@ -56,6 +62,8 @@ class Setting:
     buffers: str = "local"
     """What happens to buffers such as batch-norm statistics: see strategies.BUFFERS."""
     buffer_bytes: int = 0
+    elements: int | None = None
+    """Numbers of the model before encoding; None: as many as are encoded into `model_bytes`."""
     bucket_bytes: tuple[int, ...] = ()
     """Of the pieces in which the model is exchanged one after the other; empty: it is one piece."""
     order: tuple[int, ...] | None = None
@@ -72,11 +80,16 @@ class Setting:
         return self.model_bytes + (self.buffer_bytes if self.buffers == "average" else 0)
 
     @property
+    def item_bytes(self) -> int:
+        """Of a number as it is sent, where numbers are added up."""
+        return HALF_BYTES if self.compress in HALVES else FLOAT_BYTES
+
+    @property
     def by_bucket(self) -> list[Self]:
         """The setting of each piece; buffers go with the last."""
         if len(self.bucket_bytes) < 2:
             return [self]
-        alone: dict[str, Any] = {"bucket_bytes": (), "buffer_bytes": 0}
+        alone: dict[str, Any] = {"bucket_bytes": (), "buffer_bytes": 0, "elements": None}
         pieces = [replace(self, model_bytes=size, **alone) for size in self.bucket_bytes]
         return [*pieces[:-1], replace(pieces[-1], buffer_bytes=self.buffer_bytes)]
 
@@ -111,7 +124,7 @@ CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
 ends."""
 MANY_CHUNKS = 16
 SEGMENT_BYTES = 2**20
-"""Gloo's all-reduce cuts a piece into at least two parts, of at most this size each."""
+"""Most of a segment of Gloo's all-reduce."""
 SENDER_FRAMING_BYTES, RECEIVER_FRAMING_BYTES = 96, 48
 """Gloo's headers of 48 bytes each: for a message the sender says that it is ready and marks the
 data, the receiver says that it is ready, back to the sender (gloo/transport/tcp/pair.cc)."""
@@ -128,8 +141,8 @@ class Flow:
     message_bytes: Amount
     step: int = 0
     count: int = 1
-    parts: int = 1
-    """Of each message: the library sends them as messages of their own."""
+    parts: Amount = 1
+    """Of each message, on average: the library sends them as messages of their own."""
     in_step: bool = False
     """Whether it also waits for what reaches its destination at earlier steps: where a rank asks
     for a message only after the one before, the library holds it back until then."""
@@ -157,7 +170,7 @@ class Message(NamedTuple):
     destination: int
     bytes: Amount
     step: int
-    parts: int
+    parts: Amount
     waits_for: tuple[int, ...]
 
 
@@ -214,30 +227,53 @@ def framing(messages: Messages) -> Messages:
     )
 
 
+def boundary_bytes(nodes: int) -> int:
+    """What a node sends in a phase by passing its boundaries (workloads/comm/peers.py).
+
+    Two barriers, of which each is log2 N empty messages in Gloo (gloo/barrier.cc).
+    """
+    return 2 * (nodes - 1).bit_length() * (SENDER_FRAMING_BYTES + RECEIVER_FRAMING_BYTES)
+
+
 def pipeline_parts(message_bytes: int) -> int:
     """Of a message that is passed on part by part (workloads/comm/messages.py)."""
     return len(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES)) or 1
 
 
-def all_reduce_parts(message_bytes: int, workers: int) -> int:
-    """Of a piece in Gloo's all-reduce: two, so that one is added up while the other travels."""
-    return max(2, -(-message_bytes // (SEGMENT_BYTES * workers)))
+def all_reduce_segments(message_bytes: int, workers: int, item_bytes: int) -> int:
+    """Of a tensor in Gloo's all-reduce (gloo/allreduce.cc).
+
+    As many for each worker, and two at least, so that one is added up while the other travels.
+    Each is rounded up to whole numbers, so that a small tensor ends before the last ones: 436 bytes
+    among 6 workers are 10 segments of 40 bytes and one of 36, and the twelfth is not sent.
+    """
+    each = max(2, -(-message_bytes // (SEGMENT_BYTES * workers)))
+    items = -(-message_bytes // (each * workers * item_bytes))
+    return -(-message_bytes // max(1, items * item_bytes))
 
 
 # --------------------------------------------------------------------------------- building blocks
 
 
 def _rings(members: Iterable[Sequence[int]], message_bytes: int) -> Iterator[Flow]:
-    """A ring in every group, written with send and receive: to the next member."""
+    """A ring in every group, written with send and receive: to the next member.
+
+    Two members send each other everything at once.
+    """
     for size, same in _by_size(members).items():
-        yield _round_the_ring(same, Fraction(message_bytes, size), 2 * (size - 1), 1)
+        if size == 2:
+            yield _round_the_ring(same, message_bytes, 1, 1)
+        else:
+            yield _round_the_ring(same, Fraction(message_bytes, size), 2 * (size - 1), 1)
 
 
-def _library_rings(members: Iterable[Sequence[int]], message_bytes: int) -> Iterator[Flow]:
+def _library_rings(members: Iterable[Sequence[int]], setting: Setting) -> Iterator[Flow]:
     """The library's all-reduce in every group: to the member before."""
+    total = setting.exchanged_bytes
     for size, same in _by_size(members).items():
-        flow = _round_the_ring(same, Fraction(message_bytes, size), 2 * (size - 1), -1)
-        yield replace(flow, parts=all_reduce_parts(message_bytes, size))
+        flow = _round_the_ring(same, Fraction(total, size), 2 * (size - 1), -1)
+        segments = all_reduce_segments(total, size, setting.item_bytes)
+        yield replace(flow, parts=Fraction(segments, size))
 
 
 def _by_size(groups: Iterable[Sequence[int]]) -> dict[int, list[Sequence[int]]]:
@@ -267,12 +303,24 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     )
 
 
-def _two_phases(members: Sequence[int], message_bytes: int) -> Messages:
-    """Everyone sends piece j to member j, which sends its mean of them back to everyone."""
-    pairs = [(a, b) for a in members for b in members if a != b]
-    sources, destinations = (tuple(ends) for ends in zip(*pairs, strict=True))
-    piece = Fraction(message_bytes, len(members))
-    return tuple(Flow(sources, destinations, piece, step=phase) for phase in range(2))
+def _two_phases(members: Sequence[int], setting: Setting) -> Messages:
+    """Everyone sends piece j to member j, which sends its mean of them back to everyone.
+
+    Each piece is encoded by itself. The first ones have a number more where there is a rest.
+    """
+    codec, count = parse_codec(setting.compress), len(members)
+    elements = setting.elements or codec.elements_of(setting.model_bytes)
+    length, rest = divmod(elements, count)
+    pieces = ((length + 1, members[:rest]), (length, members[rest:]))
+    flows = []
+    for phase in range(2):
+        for numbers, owners in pieces:
+            pairs = [(owner, other) for owner in owners for other in members if other != owner]
+            if pairs and numbers:
+                mine, others = zip(*pairs, strict=True)
+                ends = (mine, others) if phase else (others, mine)
+                flows.append(Flow(*ends, codec.encoded_bytes(numbers), step=phase))
+    return tuple(flows)
 
 
 def parent_of(place: int) -> int:
@@ -330,10 +378,10 @@ def all_reduce(_index: int, setting: Setting) -> Messages:
     """
     codec = parse_codec(setting.compress)
     if takes_two_phases(codec, setting.workers):
-        return _two_phases(setting.ring, setting.exchanged_bytes)
+        return _two_phases(setting.ring, setting)
     if not codec.adds_up:
         return all_gather(_index, setting)
-    return tuple(_library_rings([setting.ring], setting.exchanged_bytes))
+    return tuple(_library_rings([setting.ring], setting))
 
 
 def ring(_index: int, setting: Setting) -> Messages:
@@ -405,12 +453,9 @@ def groups_of_neighbours(index: int, setting: Setting) -> Messages:
     if setting.order is not None:
         place = {rank: at for at, rank in enumerate(setting.order)}
         found = tuple(tuple(sorted(members, key=place.__getitem__)) for members in found)
-    if not to_next:
-        return tuple(_library_rings(found, setting.exchanged_bytes))
-    pairs = [members for members in found if len(members) == 2]
-    larger = [members for members in found if len(members) > 2]
-    flows = tuple(_rings(larger, setting.exchanged_bytes))
-    return (*flows, _round_the_ring(pairs, setting.exchanged_bytes, 1, 1)) if pairs else flows
+    if to_next:
+        return tuple(_rings(found, setting.exchanged_bytes))
+    return tuple(_library_rings(found, setting))
 
 
 def broadcast_of_buffers(setting: Setting, first_step: int) -> Messages:
