@@ -86,7 +86,8 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
             f"dilation {experiment.slowdown:g} does not apply to nodes that ./measure.sh does not"
             f" make; use --dilation 1, or {way_out}"
         )
-    for option in ("link", "bottleneck", "straggler", "cpus", "total_memory"):
+    options = ("link", "bottleneck", "straggler", "cpus", "total_memory", "fault", "storm")
+    for option in options:
         if getattr(experiment, option) is not None:
             raise SpecError(
                 f"{option} does not apply to nodes that ./measure.sh does not make; {way_out}"

@@ -30,6 +30,7 @@ GROUPS = {
     "strategy": "what is compared",
     "cluster": "the cluster",
     "training": "the training",
+    "faults": "faults of nodes",
     "program": "a program of your own",
     "output": "output",
 }

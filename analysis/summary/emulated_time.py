@@ -31,7 +31,8 @@ class EmulatedTime:
             return replace(event, t=self.at(event.t))
         values = {name: getattr(event, name) for name in DURATIONS}
         known = {name: value / self.dilation for name, value in values.items() if value is not None}
-        return replace(event, t=self.at(event.t), **known)
+        ready_t = None if event.ready_t is None else self.at(event.ready_t)
+        return replace(event, t=self.at(event.t), ready_t=ready_t, **known)
 
     def samples(self, samples: Sequence[Sample]) -> list[Sample]:
         return [replace(sample, t=self.at(sample.t)) for sample in samples]

@@ -7,7 +7,7 @@ What is refused is in experiment_checks.py.
 import copy
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from reprlib import repr as short
@@ -23,6 +23,9 @@ from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import parse_codec
 from cluster.spec.exchange.strategies import AVERAGES, BUFFERS, REDUCTIONS, facts_of
+from cluster.spec.faults.checks import ON_FAILURE, STOP
+from cluster.spec.faults.fault import Act, Fault, parse_faults
+from cluster.spec.faults.storm import parse_storm
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
@@ -192,6 +195,15 @@ class Experiment:
     it reaches, by a second interface that is not counted (host-access; Docker)"""
     requirements: str | None = _option(None, "program", "FILE")
     """packages that nodes need beside torch, as pip's requirements file (default: none)"""
+    fault: str | None = _option(None, "faults", "RANK:ACT@MOMENT[/DURATION][,...]")
+    """what happens to nodes: kill, freeze, unplug, throttle=RATE, cpu=CORES, restart or join, at
+    step40, at exchange40 (while its bytes move) or after 30s of training: 2:kill@exchange40,
+    2:freeze@30s/10s; repeat the flag for more cases, as with --bottleneck (docs/faults.md)"""
+    storm: str | None = _option(None, "faults", "KEY=VALUE[,...]")
+    """faults drawn from a seed, the same for every strategy: kills=60s,freezes=240s,unplugs=240s
+    are the mean seconds between two of a kind, down=10s is how long each lasts, seed=7"""
+    on_failure: str = _option(STOP, "faults", "WHAT", choices=ON_FAILURE)
+    """what a run does when a worker fails: it ends, or the others go on"""
     code_sha256: str | None = _option(None, "", "DIGITS")
     """of the files in which your own strategy, model, data set and loss are, the first digits:
     runs of other code are not alike"""
@@ -309,6 +321,18 @@ class Experiment:
         limits = {} if self.cpus is None else dict.fromkeys(range(self.nodes), self.cpus)
         return {**limits, **(parse_cores(self.straggler) if self.straggler else {})}
 
+    def faults(self) -> Iterator[Fault]:
+        """What is to happen to nodes, in the order of moments; those of a storm have no end."""
+        if self.storm is not None:
+            return parse_storm(self.storm).faults(self.workers)
+        return iter(() if self.fault is None else parse_faults(self.fault))
+
+    @property
+    def changing_cores(self) -> tuple[int, ...]:
+        """Ranks of the nodes whose CPU limit a fault changes."""
+        given = () if self.fault is None else parse_faults(self.fault)
+        return tuple(sorted({fault.rank for fault in given if fault.act == Act.CPU}))
+
     @property
     def averages_some(self) -> bool:
         """Whether a few parameters at random places are averaged, and all others stay."""
@@ -344,6 +368,7 @@ class Experiment:
             *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.sites, self.launcher, self.total_memory, self.gpu, self.dilation),
             *(self.user_folders, self.requirements, self.network),
+            *(self.fault, self.storm, self.on_failure),
         )
 
     @property
@@ -367,6 +392,8 @@ class Experiment:
             *(["slow", *map(str, parse_links(self.bottleneck))] if self.bottleneck else ()),
             self.sites is not None and f"{len(self.site_members)}sites",
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
+            self.fault is not None and "fault",
+            self.storm is not None and "storm",
         ]
         return "-".join(part for part in parts if part)[:LONGEST_LABEL]
 

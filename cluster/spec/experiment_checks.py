@@ -20,6 +20,7 @@ from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import Codec, parse_codec
 from cluster.spec.exchange.outer import parse_outer
 from cluster.spec.exchange.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
+from cluster.spec.faults import checks as faults
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
@@ -70,6 +71,7 @@ def complete(experiment: Experiment) -> None:
     _check_dilation(experiment)
     _check_gpu(experiment)
     _check_steps(experiment)
+    faults.check(experiment)
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:

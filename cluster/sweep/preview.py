@@ -1,6 +1,7 @@
 """What is said before the first run: the list of runs, how long they take, limits and models."""
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -15,6 +16,8 @@ from cluster.sweep.estimate import StepTime, about, plan_times, remaining_s
 
 MOST_LINES = 20
 """Runs that are listed before a sweep; --dry-run lists all."""
+MOST_FAULTS = 12
+"""Of a storm's faults that are listed."""
 
 
 def make_plan(
@@ -51,6 +54,22 @@ def listing(plan: SessionPlan, closed: Mapping[str, Summary], most: int) -> Iter
         yield f"  {run.run}  {about(run.start_s + run.run_s)}"
     if len(runs) > most:
         yield f"  ... and {len(runs) - most} more"
+    experiments = plan.experiments()
+    yield from dict.fromkeys(
+        line for run in runs for line in fault_schedule(experiments[run.run], run.run_s)
+    )
+
+
+def fault_schedule(experiment: Experiment, run_s: float) -> Iterator[str]:
+    """What happens to nodes in a run that takes about so long on this host's clock."""
+    if experiment.fault is not None:
+        yield f"faults: {experiment.fault.replace(',', ', ')}"
+    elif experiment.storm is not None:
+        begun = itertools.islice(experiment.faults(), MOST_FAULTS + 1)
+        due = [fault for fault in begun if fault.moment.at <= run_s / experiment.slowdown]
+        first = ", ".join(map(str, due[:MOST_FAULTS])) or "none in the time that the run takes"
+        more = ", ..." if len(due) > MOST_FAULTS else ""
+        yield f"storm {experiment.storm} on {experiment.workers} workers: {first}{more}"
 
 
 def announce(

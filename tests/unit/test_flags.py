@@ -75,6 +75,9 @@ TYPED: dict[str, tuple[str, Any]] = {
     "shuffle": ("fixed", "fixed"),
     "augment": ("", True),
     "test_size": ("100", 100),
+    "fault": ("2:freeze@30.0s/10s", "2:freeze@30s/10s"),
+    "storm": ("freezes=60s", "freezes=60s,seed=1"),
+    "on_failure": ("stop", "stop"),
 }
 ONLY_PAIRWISE = ("passes", "schedule")
 

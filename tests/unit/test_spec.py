@@ -245,7 +245,14 @@ def test_every_option_has_a_group_a_docstring_and_a_unit() -> None:
     options = dataclasses.fields(Experiment)
     assert list(field_docs(Experiment)) == [field.name for field in options]
     for field in options:
-        assert field.metadata["group"] in ("strategy", "cluster", "training", "program", "")
+        assert field.metadata["group"] in (
+            "strategy",
+            "cluster",
+            "training",
+            "faults",
+            "program",
+            "",
+        )
         assert field.metadata["unit"]
 
 

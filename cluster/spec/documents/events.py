@@ -1,47 +1,17 @@
 """What a node writes to events/node<k>.jsonl, a line for each event: a class for each kind."""
 
-import json
 from dataclasses import field
 from reprlib import repr as short
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from cluster.spec import clock
+from cluster.spec.documents import fault_events as fault_events  # adds its classes to KINDS
 from cluster.spec.documents import schema1
-from cluster.spec.documents.codec import (
-    SCHEMA,
-    Amount,
-    Count,
-    Document,
-    DocumentError,
-    Json,
-    parse_json,
-)
+from cluster.spec.documents.codec import SCHEMA, Amount, Count, DocumentError, parse_json
+from cluster.spec.documents.event import KINDS, Event
 from cluster.spec.documents.records import SEGMENT_BYTES, Counters
 from cluster.spec.schedules.recorded import PlannedMessage
 
-KINDS: dict[str, type["Event"]] = {}
-"""The classes below, by the word under the key `event`."""
-
-
-class Event(Document):
-    """What all events have."""
-
-    kind: ClassVar[str] = ""
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        super().__init_subclass__()
-        cls.kind = kind
-        if kind:
-            KINDS[kind] = cls
-
-    t: float = field(default_factory=lambda: round(clock.now(), 4))
-    """Unix time, seconds."""
-
-    def to_json(self) -> Json:
-        return {"event": self.kind, **super().to_json()}
-
-    def line(self) -> str:
-        return json.dumps(self.to_json(), separators=(",", ":")) + "\n"
+__all__ = ["KINDS", "Event"]
 
 
 class Hello(Event, kind="hello"):
@@ -124,7 +94,7 @@ class Phase(Boundary, kind="phase"):
     """A phase begins here, and the one before ends."""
 
     phase: str
-    """`setup`, `train`, `evaluate` or `finish`."""
+    """`setup`, `train`, `evaluate`, `finish` or `recover`."""
     epoch: Count | None = None
     """Epoch, from 1; null outside of epochs."""
 
@@ -160,6 +130,9 @@ class Step(Event, kind="step"):
     """Seconds of it for forward, backward and update; null where the exchange is hidden in them."""
     exchange_s: Amount | None
     """Seconds of it for the exchange that computation does not hide; null where unknown."""
+    ready_t: float | None = None
+    """Unix time at which the worker was ready to exchange; null in a step without an exchange, and
+    where it is hidden in backward."""
     cpu_s: Amount | None = None
     """Seconds in which the worker's threads ran in this step, summed over threads."""
     wait_s: Amount | None = None

@@ -71,6 +71,8 @@ class RunFolder:
     host = _File("host.csv")
     model = _File("model", "consensus.pt")
     timeline = _File("logs", "timeline.json")
+    host_events = _File("events", "host.jsonl")
+    """What the host did to nodes and found of them; only where there are faults, or after one."""
     stack_request = _File("stacks-requested")
     """Its presence asks every node for its stacks; it is removed when the run ends."""
 
@@ -142,6 +144,10 @@ class RunFolder:
     def read_events(self, rank: int, most_bytes: int = LOG_BYTES) -> list[Event]:
         """All whole lines; a line cut off by a crash is left out."""
         return list(read_events(self.events(rank), most_bytes))
+
+    def read_host_events(self) -> list[Event]:
+        """Empty where nothing happened to any node."""
+        return list(read_events(self.host_events))
 
     def read_samples(self) -> Iterator[Sample]:
         """All whole lines, as with events."""
