@@ -12,6 +12,7 @@ import argparse
 from analysis.theory import predicted_bytes as theory
 from bench.tools.session import add_engine, known, measure, sizes
 from bench.tools.table import Table
+from cluster.spec.links import parse_link
 from cluster.spec.schedules.messages import Setting
 
 WORKERS, LINK_MBIT, MODEL_BYTES, LAYERS = 4, 100, 16_000_000, 64
@@ -25,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Table:
     predicted = theory.predict("allreduce", Setting(workers=WORKERS, model_bytes=MODEL_BYTES))
-    ideal_s = theory.lower_bound_s(predicted, [LINK_MBIT] * WORKERS)
+    ideal_s = theory.lower_bound_s(predicted, [parse_link(f"{LINK_MBIT}mbit")] * WORKERS)
     model = f"synthetic:{MODEL_BYTES}:{LAYERS}:0s+{ideal_s:.4f}s"
     common = ("--engine", args.engine, "--workers", str(WORKERS), "--link", f"{LINK_MBIT}mbit")
     steps = {}

@@ -154,6 +154,14 @@ class Cluster(Protocol):
         """What shaped links have dropped and queued so far; empty where it cannot be read."""
         return []
 
+    def change_link(self, rank: int, link: Link) -> None:
+        """Give a node's shaped link other rates, in place: queues and connections stay.
+
+        In emulated time, with the delay and loss that it has. Any thread may call it; EngineError
+        where it cannot be done.
+        """
+        raise EngineError("links of this engine's nodes are not shaped")
+
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that have ended, by rank; 128 + signal where one ended them."""
 

@@ -190,8 +190,16 @@ def bound_s(cluster: Cluster) -> float | None:
         return None
     slow = dict(cluster.slow)
     links = [slow.get(rank, cluster.link) for rank in range(cluster.workers)]
-    rates = [link.rate_bit / 8 / WIRE_PER_PAYLOAD if link else math.inf for link in links]
-    return all_reduce_bound_s(cluster.sent_model_bytes, rates, rates) or None
+    ends = [_payload_rates(link) for link in links]
+    ups, downs = [up for up, _ in ends], [down for _, down in ends]
+    return all_reduce_bound_s(cluster.sent_model_bytes, ups, downs) or None
+
+
+def _payload_rates(link: Link | None) -> tuple[float, float]:
+    """Bytes of payload per second, from the node and to it."""
+    if link is None:
+        return math.inf, math.inf
+    return link.rate_bit / 8 / WIRE_PER_PAYLOAD, link.down_bit / 8 / WIRE_PER_PAYLOAD
 
 
 def timeline(cluster: Cluster, costs: Costs) -> Timeline:
@@ -243,12 +251,12 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     own = 1 / costs.byte_s if costs.byte_s and cluster.cores is None else math.inf
     for rank in range(count):
         link = slow.get(rank, cluster.link)
-        rate = min(link.rate_bit / 8 / WIRE_PER_PAYLOAD, own) if link else own
+        up, down = _payload_rates(link)
         longer = 1 / min(1.0, stragglers.get(rank, 1.0))
         compute_s = 0.0 if rank == cluster.workers else cluster.compute_s * longer
         yield Node(
-            up=rate,
-            down=rate,
+            up=min(up, own),
+            down=min(down, own),
             delay_s=link.delay_s if link else 0.0,
             burst_bytes=bursts[rank] / WIRE_PER_PAYLOAD,
             ack_share=_ack_share(link, bursts[rank]),
@@ -260,7 +268,7 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
 def _ack_share(link: Link | None, burst_bytes: float) -> float:
     if link is None:
         return 0.0
-    is_cut = burst_bytes < LARGEST_PACKET if burst_bytes else link.rate_mbit <= MOST_CUT_MBIT
+    is_cut = burst_bytes < LARGEST_PACKET if burst_bytes else link.slowest_mbit <= MOST_CUT_MBIT
     return ACK_SHARE if is_cut else 0.0
 
 

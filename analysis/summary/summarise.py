@@ -147,5 +147,5 @@ def _communication_bound_s(run: RecordedRun, links: Sequence[MeasuredLink]) -> f
     rounds_per_step = experiment.rounds_per_epoch / experiment.steps_per_epoch
     by_node = {link.node: link.burst_bytes or 0 for link in links}
     bursts = [by_node.get(node_name(rank), 0) for rank in range(experiment.nodes)]
-    bound_s = theory.lower_bound_s(per_round, experiment.rates_mbit, bursts)
+    bound_s = theory.lower_bound_s(per_round, experiment.links_by_rank, bursts)
     return round(bound_s * rounds_per_step, 6)

@@ -16,6 +16,7 @@ from itertools import chain
 
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.strategies import facts_of, messages
+from cluster.spec.links import Link
 from cluster.spec.schedules.messages import (
     Flow,
     Messages,
@@ -98,25 +99,26 @@ def _mean(found: ByRank, setting: Setting, rounds: int) -> Prediction:
 
 
 def lower_bound_s(
-    predicted: Prediction, rates_mbit: Sequence[float | None], bursts: Sequence[float] = ()
+    predicted: Prediction, links: Sequence[Link | None], bursts: Sequence[float] = ()
 ) -> float:
     """Least mean time of the rounds predicted: bytes over rate of the busiest link, with headers.
 
     A bound of the mean, not of each round: where rounds differ (pairwise), one may be shorter.
-    A link carries its rate in each direction at the same time; None: the link is not throttled.
+    A link carries its rates in both directions at the same time; None: it is not throttled.
     Latency, waiting for messages and computing are left out. Packets are full: 1448 bytes of
     payload travel as 1514. A token bucket passes its burst at once in every round.
     """
     times = [
-        (max(sent, received) * WIRE_PER_PAYLOAD - burst) * 8 / (rate * 1e6)
-        for sent, received, rate, burst in zip(
+        (size * WIRE_PER_PAYLOAD - burst) * 8 / rate_bit
+        for sent, received, link, burst in zip(
             predicted.sent_by_rank,
             predicted.received_by_rank,
-            rates_mbit,
-            bursts or [0.0] * len(rates_mbit),
+            links,
+            bursts or [0.0] * len(links),
             strict=True,
         )
-        if rate is not None
+        if link is not None
+        for size, rate_bit in ((sent, link.rate_bit), (received, link.down_bit))
     ]
     return max(0.0, *times) if times else 0.0
 

@@ -127,8 +127,7 @@ def _line(args: argparse.Namespace, strategy: str, passes: int | None) -> str:
 def _least(args: argparse.Namespace, predicted: Prediction) -> str:
     nodes = len(predicted.sent_by_rank)
     links = {**(dict.fromkeys(range(nodes), args.link) if args.link else {}), **args.bottleneck}
-    rates = [links[rank].rate_mbit if rank in links else None for rank in range(nodes)]
-    seconds = lower_bound_s(predicted, rates)
+    seconds = lower_bound_s(predicted, [links.get(rank) for rank in range(nodes)])
     return seconds_text(seconds) if seconds else "-"
 
 

@@ -115,7 +115,7 @@ def _with_steps(run: Run) -> Run | None:
         schedule=spec.schedule,
         seed=spec.seed,
     )
-    exchange_s = lower_bound_s(predict(spec.strategy, setting, 12), spec.rates_mbit)
+    exchange_s = lower_bound_s(predict(spec.strategy, setting, 12), spec.links_by_rank)
     if not EXCHANGE_S[0] <= exchange_s <= EXCHANGE_S[1]:
         return None
     step_s = float(compute_ms.removesuffix("ms")) / 1e3 + exchange_s / spec.local_steps

@@ -37,6 +37,7 @@ from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import node_name
+from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
 
 STATE_EVERY_S = 0.5
@@ -44,6 +45,7 @@ STATISTICS_TRIES = 3
 API_READINGS_PER_INTERVAL = 2
 """Of all containers together."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
 
@@ -225,6 +227,23 @@ class DockerCluster:
 
         with ThreadPoolExecutor(max_workers=8) as pool:
             return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
+
+    def change_link(self, rank: int, link: Link) -> None:
+        """By tc, started by Docker in the node with the privilege that the node's worker lacks."""
+        import docker
+
+        commands = setup.change(link, self.plan.dilation)
+        script = " && ".join(" ".join(command) for command in commands)
+        how = {"user": "0:0", "privileged": True, "environment": {"PATH": SYSTEM_PATH}}
+        try:
+            code, output = self._containers[rank].exec_run(["/bin/sh", "-c", script], **how)
+        except docker.errors.APIError as error:
+            raise EngineError(
+                f"the link of {node_name(rank)} could not be changed: {error}"
+            ) from error
+        if code != 0:
+            said = " ".join(output.decode(errors="replace").split())
+            raise EngineError(f"the link of {node_name(rank)} could not be changed: {said}")
 
     def out_of_memory(self) -> set[int]:
         """Running containers too: the kernel may have killed a child of the first process."""

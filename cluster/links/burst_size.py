@@ -21,8 +21,6 @@ Mbit/s; on a link that is full both ways 98.9 % of the payload that fits.
 The queue holds 50 ms and one largest packet; packets beyond it are dropped.
 """
 
-from cluster.spec.links import Link
-
 FRAME_BYTES = 1514
 """A full Ethernet frame as the kernel counts it: 1,448 bytes of payload with TCP's options."""
 LARGEST_PACKET = 64 * 1024
@@ -34,20 +32,20 @@ FAST_BIT, FAST_BURST_S = 300_000_000, 0.004
 QUEUE_S = 0.050
 
 
-def burst_bytes(link: Link, tick_s: float) -> int:
-    """Bytes that the link passes at once before it throttles; `tick_s`: the timers' resolution."""
-    rate = link.rate_bit / 8
-    if link.rate_bit > FAST_BIT:
+def burst_bytes(rate_bit: int, tick_s: float) -> int:
+    """Bytes that a link passes at once before it throttles; `tick_s`: the timers' resolution."""
+    rate = rate_bit / 8
+    if rate_bit > FAST_BIT:
         return int(rate * (tick_s + FAST_BURST_S) + LARGEST_IN_FRAMES)
     return int(rate * tick_s + max(rate * BURST_S, FEWEST_FRAMES * FRAME_BYTES))
 
 
-def packet_bytes(link: Link, tick_s: float) -> int:
+def packet_bytes(rate_bit: int, tick_s: float) -> int:
     """The largest packet that a node hands to its link: whole frames, half of the burst."""
-    return min(LARGEST_PACKET, burst_bytes(link, tick_s) // 2 // FRAME_BYTES * FRAME_BYTES)
+    return min(LARGEST_PACKET, burst_bytes(rate_bit, tick_s) // 2 // FRAME_BYTES * FRAME_BYTES)
 
 
-def queue_bytes(link: Link, tick_s: float) -> int:
+def queue_bytes(rate_bit: int, tick_s: float) -> int:
     """Bytes that may wait for the link; further packets are dropped."""
-    rate = link.rate_bit / 8
+    rate = rate_bit / 8
     return int(rate * tick_s + LARGEST_PACKET + rate * QUEUE_S)

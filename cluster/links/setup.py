@@ -43,7 +43,7 @@ class LinkFailed(Exception):
 
 def set_up(target: Link, node: str, reference: str, dilation: float) -> MeasuredLink:
     """Shape and verify the link; LinkFailed where it does not reach its target."""
-    tick_s = time.clock_getres(time.CLOCK_MONOTONIC)  # the kernel's timers are no finer
+    tick_s = kernel_tick_s()
     link = target.dilated(dilation)
     for command in tc.rate_commands(link, tick_s):
         run(command)
@@ -67,22 +67,27 @@ def set_up(target: Link, node: str, reference: str, dilation: float) -> Measured
 
 def verify_rate(link: Link, node: str, reference: str, tick_s: float) -> MeasuredLink:
     """Measure one direction after the other: acknowledgements would use the other's link."""
-    burst = burst_bytes(link, tick_s)
-    target = rate_probe.ProbeTarget(link.rate_bit, burst, queue_bytes(link, tick_s))
+    targets = [
+        rate_probe.ProbeTarget(rate, burst_bytes(rate, tick_s), queue_bytes(rate, tick_s))
+        for rate in (link.rate_bit, link.down_bit)
+    ]
+    measures = (rate_probe.measure_sent, rate_probe.measure_received)
     sent, received = (
         measure_well(partial(measure, reference), target)
-        for measure in (rate_probe.measure_sent, rate_probe.measure_received)
+        for measure, target in zip(measures, targets, strict=True)
     )
-    worst = max((rate / link.rate_bit - 1 for rate in (sent[0], received[0])), key=abs)
+    errors: list[float] = [sent[0] / link.rate_bit - 1, received[0] / link.down_bit - 1]
+    worst: float = max(errors, key=abs)
     return MeasuredLink(
         node=node,
         target=str(link),
         target_mbit=link.rate_mbit,
         sent_mbit=round(sent[0] / 1e6, 5),
         received_mbit=round(received[0] / 1e6, 5),
+        target_received_mbit=None if link.received_bit is None else link.down_mbit,
         error=round(worst, 5),
         attempts=max(sent[1], received[1]),
-        burst_bytes=burst,
+        burst_bytes=max(target.burst_bytes for target in targets),
     )
 
 
@@ -92,6 +97,7 @@ def in_emulated_time(measured: MeasuredLink, target: Link, dilation: float) -> M
         measured,
         target=str(target),
         target_mbit=target.rate_mbit,
+        target_received_mbit=None if target.received_bit is None else target.down_mbit,
         sent_mbit=round(measured.sent_mbit * dilation, 5),
         received_mbit=round(measured.received_mbit * dilation, 5),
         delay_ms=None if delay_ms is None else round(delay_ms / dilation, 3),
@@ -121,7 +127,7 @@ def complain(link: Link, measured: MeasuredLink) -> str | None:
     if not abs(measured.error) <= MOST_OFF:
         return (
             f"measures {measured.sent_mbit:.4g} Mbit/s sent and"
-            f" {measured.received_mbit:.4g} Mbit/s received instead of {link.rate_mbit:g}:"
+            f" {measured.received_mbit:.4g} Mbit/s received instead of {_rates(link)}:"
             f" more than {100 * MOST_OFF:g} % off, so nothing was trained on it"
         )
     if link.delay_s and measured.delay_ms is not None:
@@ -129,6 +135,21 @@ def complain(link: Link, measured: MeasuredLink) -> str | None:
         if off_s > max(DELAY_OFF * link.delay_s, DELAY_OFF_S):
             return f"delays by {measured.delay_ms} ms instead of {link.delay_s * 1000:g} ms"
     return None
+
+
+def _rates(link: Link) -> str:
+    up, down = link.rate_mbit, link.down_mbit
+    return f"{up:g}" if up == down else f"{up:g} and {down:g}"
+
+
+def change(link: Link, dilation: float) -> list[tc.Command]:
+    """Commands that change the rates of a link that is shaped already."""
+    return tc.change_commands(link.dilated(dilation), kernel_tick_s())
+
+
+def kernel_tick_s() -> float:
+    """The kernel's timers are no finer."""
+    return time.clock_getres(time.CLOCK_MONOTONIC)
 
 
 def read_statistics(node: str) -> LinkStatistics:

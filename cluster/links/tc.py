@@ -1,11 +1,11 @@
-"""A link -> the tc commands that shape it, in both directions. Pure.
+"""A link -> the tc commands that shape it, in both directions, and change it in place. Pure.
 
     sending      eth0: tbf, a token bucket of the link's rate, and packets of at most half of it
-    receiving    eth0: ingress, which redirects packets to gw-ingress (an ifb) with the same tbf
+    receiving    eth0: ingress, which redirects packets to gw-ingress (an ifb) with a tbf
     delay, loss  netem below each tbf, added after the rate is verified: TCP cannot measure a rate
                  through loss
 
-cluster/links/burst_size.py sizes the buckets.
+cluster/links/burst_size.py sizes the buckets. A change keeps the queues and what is in them.
 """
 
 from cluster.links.burst_size import (
@@ -29,36 +29,60 @@ INGRESS_DEVICE = "gw-ingress"
 
 
 def rate_commands(link: Link, tick_s: float) -> list[Command]:
-    """Commands that limit the rate both ways; they need CAP_NET_ADMIN in the node's namespace."""
-    bucket = f"tbf rate {link.rate_bit}bit"
-    bucket += f" burst {burst_bytes(link, tick_s)} limit {queue_bytes(link, tick_s)}"
+    """Commands that limit the rates; they need CAP_NET_ADMIN in the node's namespace."""
     return [
         command.split()
         for command in (
-            f"tc qdisc add dev {DEVICE} root handle 1: {bucket}",
+            f"tc qdisc add dev {DEVICE} root handle 1: {bucket(link.rate_bit, tick_s)}",
             f"ip link add {INGRESS_DEVICE} type ifb",
             f"ip link set {INGRESS_DEVICE} up",
-            f"tc qdisc add dev {INGRESS_DEVICE} root handle 1: {bucket}",
+            f"tc qdisc add dev {INGRESS_DEVICE} root handle 1: {bucket(link.down_bit, tick_s)}",
             f"tc qdisc add dev {DEVICE} handle ffff: ingress",
             f"tc filter add dev {DEVICE} parent ffff: protocol all prio 1 u32 match u32 0 0"
             f" action mirred egress redirect dev {INGRESS_DEVICE}",
-            f"ip link set {DEVICE} gso_max_size {packet_bytes(link, tick_s)}",
+            f"ip link set {DEVICE} gso_max_size {packet_bytes(link.rate_bit, tick_s)}",
         )
     ]
 
 
 def netem_commands(link: Link) -> list[Command]:
     """Commands that add delay and loss below the existing buckets; none for a rate alone."""
-    if not link.needs_netem:
-        return []
-    waiting_s = link.delay_s + QUEUE_S
-    packets = 100 + int(link.rate_bit / 8 * waiting_s / FRAME_BYTES)
-    netem = f"netem limit {packets}"
-    if link.delay_s > 0:
-        netem += f" delay {round(link.delay_s * 1e6)}us"
-    if link.loss > 0:
-        netem += f" loss {link.loss * 100:.6g}%"
     return [
-        f"tc qdisc add dev {device} parent 1:1 handle 10: {netem}".split()
-        for device in (DEVICE, INGRESS_DEVICE)
+        f"tc qdisc add dev {device} parent 1:1 handle 10: {netem(rate_bit, link)}".split()
+        for device, rate_bit in _directions(link)
+        if link.needs_netem
     ]
+
+
+def change_commands(link: Link, tick_s: float) -> list[Command]:
+    """Commands that give a link of this delay and loss other rates: nothing is torn down.
+
+    Connections keep the largest packet that they began with: a bucket that it does not fit into
+    cuts it.
+    """
+    changes = []
+    for device, rate_bit in _directions(link):
+        changes.append(f"dev {device} root handle 1: {bucket(rate_bit, tick_s)}")
+        if link.needs_netem:
+            changes.append(f"dev {device} parent 1:1 handle 10: {netem(rate_bit, link)}")
+    return [f"tc qdisc change {change}".split() for change in changes]
+
+
+def _directions(link: Link) -> list[tuple[str, int]]:
+    return [(DEVICE, link.rate_bit), (INGRESS_DEVICE, link.down_bit)]
+
+
+def bucket(rate_bit: int, tick_s: float) -> str:
+    burst, queue = burst_bytes(rate_bit, tick_s), queue_bytes(rate_bit, tick_s)
+    return f"tbf rate {rate_bit}bit burst {burst} limit {queue}"
+
+
+def netem(rate_bit: int, link: Link) -> str:
+    """Its queue holds what is on its way and what waits for the bucket."""
+    packets = 100 + int(rate_bit / 8 * (link.delay_s + QUEUE_S) / FRAME_BYTES)
+    text = f"netem limit {packets}"
+    if link.delay_s > 0:
+        text += f" delay {round(link.delay_s * 1e6)}us"
+    if link.loss > 0:
+        text += f" loss {link.loss * 100:.6g}%"
+    return text

@@ -33,11 +33,13 @@ from cluster.spec import clock
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
 from cluster.spec.documents.run_folder import node_name
+from cluster.spec.links import Link
 
 ENTRY = "workloads.worker"
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20
 STOPPED_TIMEOUT_S = 2
+CHANGE_TIMEOUT_S = 10
 STOP_TIMEOUT_S = 5
 CAP_SYS_ADMIN = 21
 KILLED = "unshare: sigprocmask"
@@ -63,6 +65,7 @@ class NetnsCluster(Cluster):
         self._groups: cgroups.Groups | None = None
         self._complaint: str | None = None
         self._answers: queue.Queue[Message] = queue.Queue()
+        self._asking = threading.Lock()
         self._exits: dict[int, int] = {}
         self._started = threading.Event()
         self._is_ready = False
@@ -162,7 +165,7 @@ class NetnsCluster(Cluster):
                 self.links, self._complaint = list(message.links), message.complaint
                 if message.complaint is not None:
                     self._started.set()
-            elif message.kind in (Kind.STATISTICS, Kind.STOPPED):
+            elif message.kind in (Kind.STATISTICS, Kind.STOPPED, Kind.CHANGED):
                 self._answers.put(message)
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
@@ -181,21 +184,29 @@ class NetnsCluster(Cluster):
         answer = self._ask(Command.STATISTICS, Kind.STATISTICS, STATISTICS_TIMEOUT_S)
         return list(answer.statistics) if answer else []
 
+    def change_link(self, rank: int, link: Link) -> None:
+        line = f"{Command.CHANGE} {rank} {link}"
+        answer = self._ask(line, Kind.CHANGED, CHANGE_TIMEOUT_S)
+        if answer is None or answer.complaint:
+            why = answer.complaint if answer else "the supervisor does not answer"
+            raise EngineError(why or "")
+
     def stopped(self, silent: Collection[int]) -> dict[int, str]:
         answer = self._ask(Command.STOPPED, Kind.STOPPED, STOPPED_TIMEOUT_S) if silent else None
         return answer.stopped if answer else {}
 
-    def _ask(self, command: Command, kind: Kind, timeout_s: float) -> Message | None:
-        """The supervisor's answer; None where none comes in time."""
+    def _ask(self, command: str, kind: Kind, timeout_s: float) -> Message | None:
+        """The supervisor's answer; None where none comes in time. Threads wait for each other."""
         if self.process is None or self.process.poll() is not None:
             return None
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{command}\n")
-            self.process.stdin.flush()
-            while (answer := self._answers.get(timeout=timeout_s)).kind != kind:
-                pass  # an earlier question's, answered too late
-        except (OSError, queue.Empty):
+            with self._asking:
+                self.process.stdin.write(f"{command}\n")
+                self.process.stdin.flush()
+                while (answer := self._answers.get(timeout=timeout_s)).kind != kind:
+                    pass  # an earlier question's, answered too late
+        except (OSError, ValueError, queue.Empty):  # ValueError: it is being closed
             return None
         return answer
 

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import selectors
+import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from cluster.host.process_state import how_ended
 from cluster.links import rate_probe, setup
-from cluster.namespaces.network import address, enter, inside, ip_batch, mac, name_process
+from cluster.namespaces.network import address, enter, inside, ip_batch, mac, name_process, tc_batch
 from cluster.namespaces.protocol import HELPER, describe
 from cluster.spec.documents.codec import Document
 from cluster.spec.documents.heartbeat import exit_code
@@ -84,6 +85,22 @@ def _set_up(rank: int, text: str, dilation: float) -> LinkAnswer:
         return LinkAnswer(measured=setup.set_up(link, node_name(rank), SWITCH_ADDRESS, dilation))
     except setup.LinkFailed as failure:
         return LinkAnswer(measured=failure.measured, complaint=str(failure))
+
+
+def change(rank: int, text: str, namespaces: list[int], dilation: float) -> str | None:
+    """Give a shaped link other rates, in place; what went wrong."""
+    commands = setup.change(parse_link(text), dilation)
+    try:
+        with inside(namespaces[rank]):
+            tc_batch(*(" ".join(command[1:]) for command in commands))
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"the link of {node_name(rank)} could not be changed: {_said(error)}"
+    return None
+
+
+def _said(error: OSError | subprocess.CalledProcessError) -> str:
+    words = getattr(error, "stderr", None) or str(error)
+    return " ".join(words.split())
 
 
 def read_statistics(ranks: list[int], namespaces: list[int]) -> list[LinkStatistics]:

@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cluster.links.tc import CONGESTION_CONTROL
@@ -137,9 +137,17 @@ def mac(rank: int) -> str:
 
 def ip_batch(*commands: str) -> None:
     """Run `ip` commands in one process: starting `ip` costs more than a command."""
+    _batch("ip", commands)
+
+
+def tc_batch(*commands: str) -> None:
+    _batch("tc", commands)
+
+
+def _batch(program: str, commands: Sequence[str]) -> None:
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     subprocess.run(
-        ["ip", "-batch", "-"],
+        [program, "-batch", "-"],
         input="\n".join(commands) + "\n",
         text=True,
         check=True,

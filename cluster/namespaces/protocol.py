@@ -31,6 +31,8 @@ class Command(StrEnum):
     """Answer with the drop and overlimit counts of all shaped links."""
     STOPPED = "stopped"
     """Answer with the nodes that do not run."""
+    CHANGE = "change"
+    """`change RANK LINK`: give a shaped link other rates."""
 
 
 class Kind(StrEnum):
@@ -42,6 +44,8 @@ class Kind(StrEnum):
     """The answer to Command.STATISTICS."""
     STOPPED = "stopped"
     """The answer to Command.STOPPED."""
+    CHANGED = "changed"
+    """The answer to Command.CHANGE; the complaint says what went wrong."""
     EXIT = "exit"
     """A node has ended: rank and exit code."""
     REFUSED = "refused"

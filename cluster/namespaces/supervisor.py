@@ -17,6 +17,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.host.process_state import how_ended, how_stopped
@@ -59,7 +60,7 @@ def main(document: str) -> int:
         fork_node(rank, namespaces, plan, view, entry.main): rank for rank in range(plan.nodes)
     }
     send(Message(Kind.READY))
-    watch(nodes, lambda: links.read_statistics(list(plan.links), namespaces), send)
+    watch(nodes, LinkControl(plan, namespaces), send)
     return 0
 
 
@@ -155,9 +156,22 @@ def become_node(
     }
 
 
-def watch(
-    nodes: dict[int, int], statistics: Callable[[], list[LinkStatistics]], send: Send
-) -> None:
+@dataclass(frozen=True)
+class LinkControl:
+    """The shaped links of running nodes."""
+
+    plan: SupervisorPlan
+    namespaces: list[int]
+
+    def statistics(self) -> list[LinkStatistics]:
+        return links.read_statistics(list(self.plan.links), self.namespaces)
+
+    def change(self, rank: str, link: str) -> str | None:
+        """What went wrong."""
+        return links.change(int(rank), link, self.namespaces, self.plan.dilation)
+
+
+def watch(nodes: dict[int, int], shaped: LinkControl, send: Send) -> None:
     """Report nodes (process -> rank) that end and answer commands, until standard input closes."""
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -178,14 +192,15 @@ def watch(
                     return
                 *lines, unread = (unread + received).split(b"\n")
                 for line in lines:
-                    send(answer(line.decode(errors="replace"), nodes, statistics))
+                    send(answer(line.decode(errors="replace"), nodes, shaped))
 
 
-def answer(
-    line: str, nodes: dict[int, int], statistics: Callable[[], list[LinkStatistics]]
-) -> Message:
+def answer(line: str, nodes: dict[int, int], shaped: LinkControl) -> Message:
+    command, *words = line.split(" ")
+    if command == Command.CHANGE and len(words) == 2:
+        return Message(Kind.CHANGED, complaint=shaped.change(*words))
     if line == Command.STATISTICS:
-        return Message(Kind.STATISTICS, statistics=tuple(statistics()))
+        return Message(Kind.STATISTICS, statistics=tuple(shaped.statistics()))
     if line == Command.STOPPED:
         found = {rank: how_stopped(process) for process, rank in nodes.items()}
         return Message(Kind.STOPPED, stopped={rank: how for rank, how in found.items() if how})

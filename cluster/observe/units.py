@@ -62,11 +62,14 @@ def percents(decimals: int = 2, *, signed: bool = False) -> Callable[[float], st
 
 def link_text(option: str) -> str:
     """20mbit/10ms/1% as 20 Mbit/s, 10 ms delay, 1 % loss; another text as it is."""
-    match = re.fullmatch(r"([\d.]+)([kmg])bit(?:/([\d.]+)ms)?(?:/([\d.]+)%)?", option)
+    rate = r"([\d.]+)([kmg])bit"
+    match = re.fullmatch(rf"{rate}(?:/{rate})?(?:/([\d.]+)ms)?(?:/([\d.]+)%)?", option)
     if not match:
         return option
-    number, prefix, delay, loss = match.groups()
+    number, prefix, down, down_prefix, delay, loss = match.groups()
     parts = [f"{number} {prefix.translate(PREFIXES)}bit/s"]
+    if down:
+        parts = [f"{parts[0]} up", f"{down} {down_prefix.translate(PREFIXES)}bit/s down"]
     parts += [f"{delay} ms delay"] if delay else []
     return ", ".join([*parts, f"{loss} % loss"] if loss else parts)
 

@@ -131,7 +131,8 @@ class Experiment:
     link is shaped and the model computes, else 1)"""
     link: str | None = _option(None, "cluster", "RATE[/DELAY[/LOSS]]")
     """link of every node, both directions: 20mbit, or 100mbit/5ms/0.1% with delay and loss where
-    the kernel has netem (default: not shaped)"""
+    the kernel has netem; 20mbit/100mbit is 20 up, from the node, and 100 down (default: not
+    shaped)"""
     bottleneck: str | None = _option(None, "cluster", "RANK:LINK[,...]")
     """nodes with a slower link: 2:20mbit, or 0:20mbit,2:5mbit for two of them; repeat the flag for
     more cases: --bottleneck none --bottleneck 2:20mbit makes two runs"""
@@ -305,15 +306,15 @@ class Experiment:
         return parse_sites(self.sites)[rank] if self.sites else None
 
     @property
-    def rates_mbit(self) -> list[float | None]:
-        """Of every node's link, both directions; None where it is not shaped."""
+    def links_by_rank(self) -> list[Link | None]:
+        """Of every node; None where it is not shaped."""
         links = self.links
-        return [links[rank].rate_mbit if rank in links else None for rank in range(self.nodes)]
+        return [links.get(rank) for rank in range(self.nodes)]
 
     @property
     def slowest_mbit(self) -> float | None:
         """Of the shaped links."""
-        return min((rate for rate in self.rates_mbit if rate is not None), default=None)
+        return min((link.slowest_mbit for link in self.links.values()), default=None)
 
     @property
     def cpus_by_rank(self) -> dict[int, float]:

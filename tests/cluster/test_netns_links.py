@@ -48,6 +48,20 @@ def test_iperf3_measures_the_same(iperf3: None) -> None:
             assert link[f"{direction}_mbit"] == rate, (link["target"], direction)
 
 
+@pytest.mark.timed
+def test_a_link_is_given_other_rates_in_place() -> None:
+    texts = ["20mbit/30mbit", "5mbit/9mbit", "40mbit"]
+    command = [*unshare_command(), sys.executable, "-m", "tests.changing_link_lab", *texts]
+    answer = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300)
+    assert answer.returncode == 0, answer.stderr
+    found = [json.loads(line) for line in answer.stdout.splitlines()]
+    rates = [rate for entry in found for rate in entry["rates"]]
+    assert rates == pytest.approx([20e6, 30e6, 5e6, 9e6, 40e6, 40e6], rel=0.01)
+    first, *others = (entry["qdiscs"] for entry in found)
+    assert len(first) == 3
+    assert others == [first] * 2  # the same qdiscs, not new ones
+
+
 def test_bytes_of_verifying_links_are_not_booked_to_the_run(tmp_path: Path) -> None:
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)
     measured = measure(*NETNS, *flags, "--dilation", "1", "--output", str(tmp_path))

@@ -19,6 +19,9 @@ from cluster.spec.links import Link, parse_cores, parse_link, parse_links, write
         ("100mbit/250us", Link(100_000_000, 0.00025)),
         ("100mbit/1.5s", Link(100_000_000, 1.5)),
         ("100mbit/0ms/2%", Link(100_000_000, 0.0, 0.02)),
+        ("20mbit/100mbit", Link(20_000_000, received_bit=100_000_000)),
+        ("20mbit/100mbit/5ms/1%", Link(20_000_000, 0.005, 0.01, 100_000_000)),
+        ("20mbit/0.02gbit/5ms", Link(20_000_000, 0.005)),
     ],
 )
 def test_a_link_is_rate_delay_and_loss(text: str, link: Link) -> None:
@@ -36,6 +39,8 @@ def test_a_link_is_rate_delay_and_loss(text: str, link: Link) -> None:
         ("20mbit/0.005s/0.10%", "20mbit/5ms/0.1%"),
         ("20mbit/0us/1%", "20mbit/0ms/1%"),
         ("20mbit/250us", "20mbit/0.25ms"),
+        ("20mbit/0.1gbit/5ms", "20mbit/100mbit/5ms"),
+        ("20mbit/20mbit", "20mbit"),
     ],
 )
 def test_the_same_link_is_always_written_the_same_way(text: str, written: str) -> None:

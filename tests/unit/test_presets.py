@@ -137,7 +137,7 @@ def test_the_links_of_bottleneck_are_no_faster_for_a_small_message() -> None:
     for experiment in experiments("--preset bottleneck"):
         if experiment.link is not None:
             size = synthetic.parse(experiment.model).size_bytes
-            bursts = [burst_bytes(link, 0.004) for link in experiment.links.values()]
+            bursts = [burst_bytes(link.rate_bit, 0.004) for link in experiment.links.values()]
             assert max(bursts) < link_report.LARGE_BURST * size
 
 

@@ -11,22 +11,39 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.namespaces.protocol import Command, Kind, Message, SupervisorPlan
-from cluster.namespaces.supervisor import answer
+from cluster.namespaces.supervisor import LinkControl, answer
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from tests.measuring import PROJECT
 
 PROGRAM = """
 import subprocess
-from cluster.namespaces.supervisor import send, watch
+from cluster.namespaces.supervisor import LinkControl, send, watch
 node = subprocess.Popen(["sh", "-c", "exit 3"])
 from cluster.spec.documents.links import LinkStatistics
-watch({node.pid: 7}, lambda: [LinkStatistics(node="node0", sent_drops=5)], send)
+class Shaped(LinkControl):
+    def statistics(self):
+        return [LinkStatistics(node="node0", sent_drops=5)]
+watch({node.pid: 7}, Shaped(None, []), send)
 """
 STATISTICS = Message(Kind.STATISTICS, statistics=(LinkStatistics(node="node0", sent_drops=5),))
 LINK = MeasuredLink(
     node="node1", target="5mbit", target_mbit=5, sent_mbit=4.9, received_mbit=5, error=-0.02
 )
 EXIT = Message(Kind.EXIT, rank=7, code=3)
+PLAN = SupervisorPlan(
+    nodes=2,
+    entry="workloads.worker",
+    imports=("torch._dynamo",),
+    logs=("a", "b"),
+    folders=("c", "d"),
+    session="runs",
+    data_folder="data",
+    user_folders=("/lab",),
+    first_user=None,
+    cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
+    links={0: "20mbit"},
+    environment={"RANK": "0"},
+)
 
 
 @pytest.fixture
@@ -54,18 +71,19 @@ def test_every_command_is_answered_once(supervisor: subprocess.Popen[str]) -> No
 
 
 def test_what_is_no_command_is_refused_by_its_text(supervisor: subprocess.Popen[str]) -> None:
-    unknown = ["stats", "", "STATISTICS", "statistics now"]
+    unknown = ["stats", "", "STATISTICS", "statistics now", "change 1"]
     found = answers(supervisor, "\n".join([*unknown, Command.STATISTICS]) + "\n")
     assert found == [*(Message(Kind.REFUSED, complaint=line) for line in unknown), STATISTICS]
 
 
 def test_a_node_that_a_signal_stopped_is_found_by_its_rank() -> None:
+    shaped = LinkControl(PLAN, [])
     with subprocess.Popen(["sleep", "600"]) as node:
         nodes = {node.pid: 3}
-        assert answer(Command.STOPPED, nodes, list).stopped == {}
+        assert answer(Command.STOPPED, nodes, shaped).stopped == {}
         node.send_signal(signal.SIGSTOP)
         os.waitpid(node.pid, os.WUNTRACED)
-        assert answer(Command.STOPPED, nodes, list).stopped == {3: "stopped"}
+        assert answer(Command.STOPPED, nodes, shaped).stopped == {3: "stopped"}
         node.kill()
 
 
@@ -99,18 +117,4 @@ def test_a_message_survives_its_line(message: Message) -> None:
 
 
 def test_a_plan_survives_json() -> None:
-    plan = SupervisorPlan(
-        nodes=2,
-        entry="workloads.worker",
-        imports=("torch._dynamo",),
-        logs=("a", "b"),
-        folders=("c", "d"),
-        session="runs",
-        data_folder="data",
-        user_folders=("/lab",),
-        first_user=None,
-        cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
-        links={0: "20mbit"},
-        environment={"RANK": "0"},
-    )
-    assert SupervisorPlan.from_json(plan.to_json()) == plan
+    assert SupervisorPlan.from_json(PLAN.to_json()) == PLAN

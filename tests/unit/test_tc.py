@@ -11,7 +11,7 @@ from cluster.links.burst_size import (
     packet_bytes,
     queue_bytes,
 )
-from cluster.links.tc import INGRESS_DEVICE, netem_commands, rate_commands
+from cluster.links.tc import INGRESS_DEVICE, change_commands, netem_commands, rate_commands
 from cluster.spec.documents.records import NOT_COUNTED
 from cluster.spec.links import Link, parse_link
 
@@ -27,6 +27,24 @@ def test_both_directions_have_a_bucket_of_the_same_size() -> None:
     assert [line.split()[4] for line in buckets] == ["eth0", INGRESS_DEVICE]
     assert len({line.partition(" tbf ")[2] for line in buckets}) == 1
     assert "rate 20000000bit" in buckets[0]
+
+
+def test_up_and_down_have_rates_of_their_own() -> None:
+    buckets = [line for line in lines(parse_link("20mbit/80mbit")) if " tbf " in line]
+    assert ["eth0" in line and "rate 20000000bit" in line for line in buckets] == [True, False]
+    assert INGRESS_DEVICE in buckets[1]
+    assert "rate 80000000bit" in buckets[1]
+
+
+@pytest.mark.parametrize("text", ["5mbit", "5mbit/9mbit", "5mbit/9mbit/20ms/1%"])
+def test_a_change_gives_the_qdiscs_that_are_there_what_a_new_link_would_have(text: str) -> None:
+    link = parse_link(text)
+    made = [*lines(link), *(" ".join(command) for command in netem_commands(link))]
+    added = {
+        line for line in made if line.startswith("tc qdisc add") and "ingress" not in line[-8:]
+    }
+    changed = {" ".join(command) for command in change_commands(link, 0.0)}
+    assert changed == {line.replace("qdisc add", "qdisc change") for line in added}
 
 
 def test_every_received_packet_passes_the_second_bucket() -> None:
@@ -49,17 +67,17 @@ def test_the_ingress_device_is_not_counted() -> None:
 @pytest.mark.parametrize("tick_s", [1e-9, 0.004, 0.01])
 def test_a_bucket_holds_a_tick_and_two_packets(link: Link, tick_s: float) -> None:
     rate = link.rate_bit / 8
-    burst, packet = burst_bytes(link, tick_s), packet_bytes(link, tick_s)
+    burst, packet = burst_bytes(link.rate_bit, tick_s), packet_bytes(link.rate_bit, tick_s)
     assert burst >= rate * tick_s + 2 * FRAME_BYTES
     assert 2 * packet <= burst
     assert 2 * FRAME_BYTES <= packet <= LARGEST_PACKET
-    assert queue_bytes(link, tick_s) >= burst + rate * 0.04
+    assert queue_bytes(link.rate_bit, tick_s) >= burst + rate * 0.04
 
 
 @pytest.mark.parametrize("rate", [1, 5, 20, 50, 100])
 def test_a_message_of_the_default_model_feels_its_link(rate: int) -> None:
     """87 kB, on a kernel with high-resolution timers: the burst is a seventh of it at most."""
-    assert burst_bytes(parse_link(f"{rate}mbit"), 1e-9) < 87_360 / 6.9
+    assert burst_bytes(rate * 10**6, 1e-9) < 87_360 / 6.9
 
 
 def test_delay_and_loss_go_below_both_buckets_and_only_if_the_link_has_them() -> None:

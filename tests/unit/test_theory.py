@@ -13,6 +13,7 @@ from analysis.theory import predicted_bytes
 from analysis.theory.predicted_bytes import Prediction, lower_bound_s
 from analysis.theory.table import main
 from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.links import Link
 from cluster.spec.schedules.consensus import available, choose_schedule, plan
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.pairwise import group_of, period
@@ -106,7 +107,7 @@ def test_the_bound_is_of_the_mean_round_and_not_of_each() -> None:
     """Rounds of 800 and of 600 bytes a worker: the second is shorter than the bound."""
     grid = predict("pairwise", workers=6, model_bytes=600, passes=2, schedule="grid", rounds=2)
     second = Prediction(6, (600.0,) * 6, (600.0,) * 6)
-    of_mean, of_second = (lower_bound_s(found, [1.0] * 6) for found in (grid, second))
+    of_mean, of_second = (lower_bound_s(found, [Link(10**6)] * 6) for found in (grid, second))
     assert of_mean == pytest.approx(of_second * 700 / 600)
 
 
@@ -314,14 +315,18 @@ def test_buffers_are_broadcast_down_a_tree_averaged_with_the_rest_or_stay() -> N
 def test_a_round_takes_what_its_busiest_link_takes() -> None:
     """1,448 bytes of payload travel as 1,514: 12,112 bits, which 12.112 Mbit/s carry in 1 ms."""
     star = predict("gather-scatter", workers=4, model_bytes=1448)
-    rate = 12.112
+    rate = Link(12_112_000)
     assert lower_bound_s(star, [rate] * 4) == pytest.approx(0.003)  # the root's three
     assert lower_bound_s(star, [None, rate, rate, rate]) == pytest.approx(0.001)
-    assert lower_bound_s(star, [10 * rate, rate, None, None]) == pytest.approx(0.001)
+    assert lower_bound_s(star, [Link(121_120_000), rate, None, None]) == pytest.approx(0.001)
     assert lower_bound_s(star, [None] * 4) == 0
     # Receiving counts as sending does.
     assert lower_bound_s(Prediction(2, (0.0, 0.0), (1448.0, 0.0)), [rate] * 2) == pytest.approx(
         0.001
+    )
+    # A link with two rates: what the root receives is as much as it sends.
+    assert lower_bound_s(star, [Link(24_224_000, received_bit=12_112_000)] * 4) == pytest.approx(
+        0.003
     )
 
 

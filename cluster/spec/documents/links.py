@@ -27,13 +27,15 @@ class MeasuredLink(LinkStatistics):
     target: str
     """Target as RATE[/DELAY[/LOSS]]."""
     target_mbit: Amount
-    """Target rate on the wire, Mbit/s, in both directions."""
+    """Target rate on the wire, Mbit/s, from the node."""
     sent_mbit: Amount
     """Measured rate from the node, Mbit/s."""
     received_mbit: Amount
     """Measured rate to the node, Mbit/s."""
     error: float
     """Measured over target rate, less 1; of the direction that is further off."""
+    target_received_mbit: Amount | None = None
+    """Target rate to the node, Mbit/s; null where it is the same."""
     delay_ms: float | None = None
     """Measured one-way delay that the link adds; null where the target has none."""
     attempts: Count = 1
