@@ -12,12 +12,10 @@ from bench.tools.session import add_engine, count, known, measure, sizes
 from bench.tools.table import Table
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import one_of
-from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import EXCHANGING
 
 ROUNDS = 12
-EVERY_STEP = ",".join(
-    name for name, facts in STRATEGIES.items() if facts.exchanges and name != "local-sgd"
-)
+EVERY_STEP = ",".join(name for name in EXCHANGING if name != "local-sgd")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

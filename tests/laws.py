@@ -10,7 +10,7 @@ import pytest
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import EXCHANGING
 from tests.measuring import Sweeps, measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "200")
@@ -29,7 +29,7 @@ FRAMED = 0.01
 """How well payload and framing together are predicted."""
 LARGE_STEPS = 4
 
-ALL = ",".join(name for name, facts in STRATEGIES.items() if facts.exchanges)
+ALL = ",".join(EXCHANGING)
 
 
 def bytes_agree(engine: str, workers: int, flags: tuple[str, ...], runs: int, output: Path) -> None:

@@ -8,7 +8,7 @@ from analysis.predict.forecast import TREE, Cluster
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.exchange.codecs import parse_codec
-from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import EXCHANGING, STRATEGIES
 from cluster.spec.links import parse_link
 from cluster.spec.quantities import parse_size, parse_time
 
@@ -56,7 +56,7 @@ def read_fit(parser: Parser, args: argparse.Namespace) -> Fitted:
 
 def check(args: argparse.Namespace) -> None:
     """SpecError for what cannot be; args.strategies become the names asked for."""
-    known = [name for name, facts in STRATEGIES.items() if facts.exchanges]
+    known = list(EXCHANGING)
     args.strategies = known if args.strategy == "all" else args.strategy.split(",")
     slow, stragglers = getattr(args, "bottleneck", {}), getattr(args, "straggler", {})
     if TREE in args.strategies and (slow or stragglers) and args.workers > MOST_OF_TREE:

@@ -30,7 +30,6 @@ from cluster.spec.exchange.strategies import StrategyFacts, facts_of
 from cluster.spec.links import Link
 from cluster.spec.schedules.messages import (
     RECEIVER_FRAMING_BYTES,
-    Amount,
     Flow,
     Messages,
     Setting,
@@ -79,6 +78,8 @@ class Cluster:
     overlap: bool = False
     bucket_bytes: tuple[int, ...] = ()
     """As they are sent; empty: one, or what the strategy makes by itself."""
+    sites: tuple[tuple[int, ...], ...] = ()
+    """Ranks of each site's workers."""
     burst_bytes: tuple[float, ...] = ()
     """By node, where links are throttled by token buckets."""
     cores: int | None = None
@@ -131,6 +132,7 @@ class Cluster:
             schedule=self.schedule,
             seed=self.seed,
             bucket_bytes=self.buckets,
+            sites=self.sites,
         )
 
     @property
@@ -141,7 +143,7 @@ class Cluster:
     def period(self) -> int:
         """Rounds after which a node begins again with the same partners."""
         if self.passes is None:
-            return 1
+            return self.facts.repeat(self.setting).rounds
         return cycle_length(self.workers, self.passes, self.setting.resolved_schedule)
 
 
@@ -187,7 +189,9 @@ def bound_s(cluster: Cluster) -> float | None:
 
     That is where not everyone averages with everyone, or computing hides the exchange.
     """
-    if cluster.passes is not None or cluster.overlap or cluster.facts.overlaps_backward:
+    facts = cluster.facts
+    averages_few = cluster.passes is not None or facts.with_one_other
+    if averages_few or cluster.overlap or facts.overlaps_backward:
         return None
     slow = dict(cluster.slow)
     links = [slow.get(rank, cluster.link) for rank in range(cluster.workers)]
@@ -222,7 +226,7 @@ def _enough_rounds(cluster: Cluster) -> int:
     """Equal nodes repeat the first round; lateness travels from pair to pair."""
     equal = _is_equal(cluster)
     if cluster.passes is None:
-        return 1 if equal and not cluster.facts.centre else ROUNDS
+        return cluster.period if equal and not cluster.facts.centre else ROUNDS * cluster.period
     return cluster.period if equal else max(2 * cluster.period, 2 * cluster.workers)
 
 
@@ -232,23 +236,16 @@ def on_the_wire(messages: Messages) -> Messages:
     Every part has its own segments, of which the last is not full, and the library's two notices
     are packets of their own. All of it goes with the data.
     """
-    return tuple(map(_flow_on_the_wire, messages))
+    return tuple(
+        replace(flow, message_bytes=Fraction(_wire_bytes(flow) / WIRE_PER_PAYLOAD))
+        for flow in messages
+    )
 
 
-def _flow_on_the_wire(flow: Flow) -> Flow:
-    if not flow.cuts:
-        whole = flow.parts * _wire_bytes(Fraction(flow.message_bytes) / flow.parts)
-        return replace(flow, message_bytes=Fraction(whole))
-    sizes = {cut: _wire_bytes(cut) for cut in set(flow.cuts)}
-    cuts = tuple(sizes[cut] for cut in flow.cuts)
-    return replace(flow, message_bytes=sum(cuts), cuts=cuts)
-
-
-def _wire_bytes(part_bytes: Amount) -> Fraction:
-    part = part_bytes + DATA_FRAMING_BYTES
+def _wire_bytes(flow: Flow) -> float:
+    part = flow.message_bytes / flow.parts + DATA_FRAMING_BYTES
     packets = math.ceil(part / SEGMENT_BYTES) + NOTICES
-    taken = float(part + NOTICES * DATA_FRAMING_BYTES + HEADER_BYTES * packets)
-    return Fraction(taken / WIRE_PER_PAYLOAD)
+    return float(flow.parts * (part + NOTICES * DATA_FRAMING_BYTES + HEADER_BYTES * packets))
 
 
 def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
@@ -293,7 +290,7 @@ def _earlier(cluster: Cluster, compute_s: float) -> tuple[float, ...]:
 @functools.cache
 def _bytes(cluster: Cluster) -> tuple[float, float]:
     """Sent by a worker, with framing; and sent or received by the busiest node."""
-    rounds = min(cluster.period * 2, 200) if cluster.passes else 1
+    rounds = min(cluster.period * 2, 200) if cluster.passes else cluster.period
     found = predict(cluster.strategy, cluster.setting, cluster.rounds or rounds, cluster.recorded)
     if cluster.recorded is not None:  # how it cuts its messages is its own matter
         return found.sent_mean, max(found.sent_max, found.received_max)

@@ -115,6 +115,7 @@ def _cluster(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         local_steps=run.local_steps,
         overlap=run.overlap,
         bucket_bytes=tuple(summary.bucket_bytes),
+        sites=tuple(run.site_members.values()),
         burst_bytes=tuple(float(bursts.get(node_name(rank), 0)) for rank in range(run.nodes)),
         cores=run.nodes if run.slowdown != 1 else cores,  # dilated: a core for each
         rounds=known(summary.rounds),

@@ -104,6 +104,7 @@ class RecordedRun:
             bucket_bytes=tuple(hello.bucket_bytes),
             buffers=str(experiment.buffers),
             buffer_bytes=hello.buffer_bytes,
+            sites=tuple(experiment.site_members.values()),
         )
 
     def setting_in_order(self, hello: Hello) -> Setting:

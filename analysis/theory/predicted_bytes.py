@@ -25,6 +25,7 @@ from cluster.spec.schedules.messages import (
     broadcast_of_buffers,
     framing,
 )
+from cluster.spec.schedules.pairwise import Repeat
 from cluster.spec.schedules.recorded import RecordedSchedule
 
 WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES
@@ -69,7 +70,7 @@ def predict(
     facts = facts_of(strategy)
     nodes = setting.workers + facts.has_server
     if recorded is None:
-        found = _exchanged(facts.messages, setting, nodes, rounds)
+        found = _exchanged(facts.messages, facts.repeat(setting), setting, nodes, rounds)
     else:
         parts = (ByRank.of(flows, nodes).times(n) for flows, n in recorded.counted(rounds))
         found = reduce(ByRank.plus, parts)
@@ -86,8 +87,10 @@ def predict_framing(strategy: str, setting: Setting, rounds: int = 1) -> Predict
         found = (messages(strategy, index, bucket) for bucket in setting.by_bucket)
         return tuple(chain.from_iterable(map(framing, found)))
 
-    nodes = setting.workers + facts_of(strategy).has_server
-    return _mean(_exchanged(added, setting, nodes, rounds), setting, rounds)
+    facts = facts_of(strategy)
+    nodes = setting.workers + facts.has_server
+    found = _exchanged(added, facts.repeat(setting), setting, nodes, rounds)
+    return _mean(found, setting, rounds)
 
 
 def _mean(found: ByRank, setting: Setting, rounds: int) -> Prediction:
@@ -165,20 +168,24 @@ class ByRank:
         return len(set(self.sent)) == len(set(self.received)) == 1
 
 
-def _exchanged(exchange: MessageSchedule, setting: Setting, nodes: int, rounds: int) -> ByRank:
+def _exchanged(
+    exchange: MessageSchedule, repeat: Repeat, setting: Setting, nodes: int, rounds: int
+) -> ByRank:
     """All rounds together: the first ones up to a repetition, as often as they come."""
-    repeats = setting.repeat.rounds
-    first = range(min(repeats, rounds))
-    same = (range(index, rounds, repeats) for index in first)
-    return reduce(ByRank.plus, (_repeated(exchange, setting, nodes, each) for each in same))
+    first = range(min(repeat.rounds, rounds))
+    same = (range(index, rounds, repeat.rounds) for index in first)
+    parts = (_repeated(exchange, repeat.shift, setting, nodes, each) for each in same)
+    return reduce(ByRank.plus, parts)
 
 
-def _repeated(exchange: MessageSchedule, setting: Setting, nodes: int, same: range) -> ByRank:
+def _repeated(
+    exchange: MessageSchedule, shift: int | None, setting: Setting, nodes: int, same: range
+) -> ByRank:
     """Of rounds that differ only in their ranks.
 
     Only random groups of unequal size have to be followed through all of them.
     """
-    shift, times = setting.repeat.shift, len(same)
+    times = len(same)
     first = ByRank.of(exchange(same[0], setting), nodes)
     if shift == 0 or first.is_uniform:
         return first.times(times)

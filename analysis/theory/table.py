@@ -90,6 +90,8 @@ def _table(args: argparse.Namespace) -> Iterator[str]:
         + (f"{'least mean':>11}" if args.link or args.bottleneck else "")
     )
     for strategy, facts in STRATEGIES.items():
+        if facts.needs_sites:
+            continue
         if not facts.has_passes:
             yield _line(args, strategy, None)
         else:

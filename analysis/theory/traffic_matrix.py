@@ -44,7 +44,8 @@ def _rounds(
         yield broadcast_of_buffers(setting, 0), rounds
         return
     passes = setting.passes
-    repeats = period(setting.workers, passes, setting.resolved_schedule) if passes else 1
-    repeats = repeats or rounds  # random groups never repeat
+    repeats = facts_of(strategy).repeat(setting).rounds
+    if passes:  # with the same ranks; random groups never repeat
+        repeats = period(setting.workers, passes, setting.resolved_schedule) or rounds
     for index in range(min(rounds, repeats)):
         yield messages(strategy, index, setting), (rounds - 1 - index) // repeats + 1

@@ -226,6 +226,12 @@ def _check_strategy(experiment: Experiment) -> None:
     _refuse(
         experiment, {name: f"strategy {strategy}, {why}" for name, why in facts.refuses.items()}
     )
+    if facts.needs_sites and experiment.workers > 1 and experiment.sites is None:
+        half = experiment.workers // 2
+        raise SpecError(
+            f"strategy {strategy} averages inside sites and between them: say which workers are in"
+            f" which, such as --sites a:{experiment.workers - half},b:{half}"
+        )
     if own_code.is_own(strategy) and launcher.has is not None:
         raise SpecError(
             f"strategy {strategy} does not apply to launcher {experiment.launcher}: your own"

@@ -87,6 +87,8 @@ def random_values(name: str, shape: torch.Size, rank: int, step: int) -> Tensor:
 def experiment(strategy: str, workers: int, **options: Any) -> Experiment:
     """An experiment of a model with buffers, and with a constant learning rate."""
     fixed: dict[str, Any] = {"model": "mnist-bn", "lr_rule": "none", "train_size": 60_000}
+    if STRATEGIES[strategy].needs_sites and workers > 1:
+        fixed["sites"] = f"a:{workers - 1},b:1"
     return Experiment(strategy=strategy, workers=workers, **fixed, **options)
 
 

@@ -18,14 +18,13 @@ from analysis.predict.simulation.nodes import Costs
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import Fidelity
-from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.exchange.strategies import EXCHANGING, STRATEGIES
 from cluster.spec.links import Link
 from cluster.spec.schedules.recorded import PlannedMessage, RecordedSchedule
 
 RUNS = Path(__file__).resolve().parents[1] / "data" / "runs"
 COSTS = Costs(5e-4, 2e-9)
 MBIT = 10**6
-EXCHANGING = [name for name, facts in STRATEGIES.items() if facts.exchanges]
 
 
 def cluster(strategy: str, workers: int = 4, rate_mbit: int = 100, **more: object) -> Cluster:

@@ -37,6 +37,7 @@ def test_a_launcher_lists_strategies_that_exist_and_takes_them(launcher: str) ->
             workers=workers,
             passes=passes,
             schedule="ring" if passes else None,
+            sites="a:2,b:2" if facts.needs_sites else None,
         )
 
 

@@ -38,6 +38,7 @@ def experiments(draw: some.DrawFn) -> Experiment:
         workers=workers,
         passes=passes,
         schedule=schedule,
+        sites=f"a:{workers - 1},b:1" if facts.needs_sites and workers > 1 else None,
         local_steps=1,
         epochs=draw(some.integers(1, 100_000)),
         train_size=draw(some.integers(workers * batch_size, 10**9)),

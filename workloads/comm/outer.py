@@ -1,4 +1,4 @@
-"""Exchanges with a memory: error feedback of lossy codecs, and the outer optimiser (--outer).
+"""Exchanges with a memory: error feedback of codecs, outer optimiser (--outer), push-sum.
 
 Formulas of the outer optimiser are in cluster/spec/exchange/outer.py. Without a lossy codec
 parameters are exchanged, so that sgd:1 is local-sgd bit for bit; with one, outer deltas.
@@ -14,6 +14,7 @@ from cluster.spec.exchange.outer import Outer, parse_outer
 from cluster.spec.experiment import Experiment
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen, SomeAveraged
+from workloads.comm.push_sum import PushSum
 from workloads.comm.round import Exchange, Round, tensors_of
 
 
@@ -27,6 +28,8 @@ def stateful_exchange(
     codec = parse_codec(spec.compress)
     if codec.lossy:
         exchange = _lossy(exchange, codec, spec, initial, shapes)
+    if spec.strategy == "sgp":
+        return PushSum(exchange, initial)
     outer, deltas = parse_outer(spec.outer), codec.lossy and not spec.averages_some
     return exchange if outer is None else OuterExchange(exchange, outer, deltas, initial)
 

@@ -16,6 +16,7 @@ from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
 from cluster.spec.exchange.strategies import facts_of, is_own
 from cluster.spec.schedules.messages import Setting
+from cluster.spec.sites import members, parse_sites
 
 MOST_NODES = 48
 """A larger matrix is not drawn: its cells would be smaller than a finger."""
@@ -254,6 +255,7 @@ def _theory(configuration: Configuration) -> Matrix | None:
         passes=None if pd.isna(row["passes"]) else int(row["passes"]),
         schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
         seed=int(row["seed"]),
+        sites=() if pd.isna(row["sites"]) else tuple(members(parse_sites(row["sites"])).values()),
     )
     try:
         found = np.array(matrix(configuration.strategy, setting, rounds))

@@ -39,7 +39,7 @@ FORMS = (
 
 OF_CODES = ("allreduce", "allgather", "gather-scatter", "ddp", "local-sgd")
 """Strategies that can exchange what cannot be added up: decoded where it is averaged."""
-OF_SUMS = ("ring", "halving-doubling", "reduce-broadcast", *OF_CODES)
+OF_SUMS = ("ring", "halving-doubling", "hierarchical", "reduce-broadcast", *OF_CODES)
 """Those that average at every step, or take differences."""
 
 

@@ -9,12 +9,15 @@ model, M + B; broadcast, they go down a binomial tree from worker 0 after the ex
 """
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from cluster.spec.errors import one_of
 from cluster.spec.schedules import messages as schedules
+from cluster.spec.schedules import push_sum
+from cluster.spec.schedules.hierarchical import hierarchical
 from cluster.spec.schedules.messages import Messages, MessageSchedule, Setting, step_count
+from cluster.spec.schedules.pairwise import Repeat
 
 AVERAGES = ("gradients", "parameters")
 REDUCTIONS = ("mean", "sum")
@@ -34,14 +37,20 @@ class StrategyFacts:
     """Who sends how many bytes to whom in a round of the exchange."""
     colour: str
     """In figures. Contrast of 3:1 or better against the white and the dark page."""
+    repeat: Callable[[Setting], Repeat] = lambda setting: setting.repeat
+    """When the same messages come again."""
     averages: tuple[str, ...] = AVERAGES
     """What it can average; the first is the default."""
     has_passes: bool = False
+    with_one_other: bool = False
+    """A worker sends to one other in a round."""
     exchanges: bool = True
     local_steps: int = 1
     """The default of --local-steps."""
     has_server: bool = False
     """A node of its own, the last rank, serves the workers."""
+    needs_sites: bool = False
+    """It is made for nodes in sites (--sites)."""
     overlaps_backward: bool = False
     """Always: pieces of the model are exchanged while backward still computes."""
     collective: str = "all-reduce"
@@ -69,7 +78,7 @@ class StrategyFacts:
     @property
     def averages_everything(self) -> bool:
         """All workers with all, at every step, by default."""
-        return not self.has_passes and self.local_steps == 1
+        return not (self.has_passes or self.with_one_other) and self.local_steps == 1
 
 
 WARMUP_EPOCHS = 1.0
@@ -107,6 +116,12 @@ STRATEGIES: dict[str, StrategyFacts] = {
         summary="all-reduce in 2 log2 N messages: partners swap halves, then pieces",
         messages=schedules.halving_doubling,
         colour="#3b5bb5",
+    ),
+    "hierarchical": StrategyFacts(
+        summary="all-reduce in two levels: inside every site, then between sites",
+        messages=hierarchical,
+        colour="#a2583c",
+        needs_sites=True,
     ),
     "allgather": StrategyFacts(
         summary="everyone gets every gradient and averages for itself",
@@ -167,9 +182,22 @@ STRATEGIES: dict[str, StrategyFacts] = {
             " parameters of different groups would diverge"
         },
     ),
+    "sgp": StrategyFacts(
+        summary="stochastic gradient push: half of the parameters go to one other worker",
+        messages=push_sum.push_sum,
+        colour="#4a8f8f",
+        repeat=push_sum.repeat,
+        with_one_other=True,
+        averages=("parameters",),
+        buffers="average",
+        refuses={
+            "average=gradients": "which mixes parameters with one other worker a round: with"
+            " gradients alone the parameters of workers would diverge"
+        },
+    ),
     "local-sgd": StrategyFacts(
         summary="all-reduce of the parameters every few local steps",
-        messages=schedules.all_reduce,
+        messages=schedules.all_reduce_in_turn,
         colour="#5f8f1f",
         averages=("parameters",),
         local_steps=8,
@@ -180,6 +208,11 @@ STRATEGIES: dict[str, StrategyFacts] = {
     ),
 }
 
+
+EXCHANGING = tuple(
+    name for name, facts in STRATEGIES.items() if facts.exchanges and not facts.needs_sites
+)
+"""Those that exchange, on any nodes."""
 
 OWN_COLOURS = ("#4c8c8a", "#b0639a", "#98713a", "#6f78c9", "#b3593e", "#4f8a3d", "#8f6fae")
 """Of users' programs and strategies, by name. Contrast as in StrategyFacts."""

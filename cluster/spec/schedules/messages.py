@@ -66,6 +66,12 @@ class Setting:
     """Numbers of the model before encoding; None: as many as are encoded into `model_bytes`."""
     bucket_bytes: tuple[int, ...] = ()
     """Of the pieces in which the model is exchanged one after the other; empty: it is one piece."""
+    sites: tuple[tuple[int, ...], ...] = ()
+    """Ranks of each site's workers; empty without sites."""
+    fragments: int = 1
+    """Parts of the model of which a round exchanges one, in turn: bucket_bytes are theirs."""
+    first_round: int = 0
+    """Rounds before round 0: of the run that this one goes on with."""
     order: tuple[int, ...] | None = None
     """With Horovod, whose collectives follow ranks of its own: our rank of each of its ranks."""
 
@@ -87,7 +93,7 @@ class Setting:
     @property
     def by_bucket(self) -> list[Self]:
         """The setting of each piece; buffers go with the last."""
-        if len(self.bucket_bytes) < 2:
+        if len(self.bucket_bytes) < 2 or self.fragments > 1:
             return [self]
         alone: dict[str, Any] = {"bucket_bytes": (), "buffer_bytes": 0, "elements": None}
         pieces = [replace(self, model_bytes=size, **alone) for size in self.bucket_bytes]
@@ -101,6 +107,8 @@ class Setting:
     @property
     def repeat(self) -> Repeat:
         """When the same messages come again, and between which ranks; always without passes."""
+        if self.fragments > 1:
+            return Repeat(self.fragments, 0)
         if self.passes is None:
             return EVERY_ROUND
         return repeat(self.workers, self.passes, self.resolved_schedule)
@@ -116,12 +124,22 @@ class Setting:
         """Workers that average with each other in this round, for a strategy with passes."""
         schedule = self.resolved_schedule
         assert self.passes is not None
-        return groups(index, self.workers, self.passes, schedule, self.seed)
+        return groups(self.first_round + index, self.workers, self.passes, schedule, self.seed)
+
+    def of_fragment(self, index: int) -> Self:
+        """The setting of the fragment that is exchanged in this round."""
+        if self.fragments == 1:
+            return self
+        at = (self.first_round + index) % self.fragments
+        short, longer = divmod(self.model_bytes, self.fragments)
+        size = self.bucket_bytes[at] if self.bucket_bytes else short + (at < longer)
+        alone: dict[str, Any] = {"bucket_bytes": (), "fragments": 1}
+        return replace(self, model_bytes=size, **alone)
 
 
-CHUNKS, FEW_CHUNKS, LEAST_CHUNK_BYTES = 128, 6, 32 * 1024
+CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
 """Parts of a message that is passed on part by part: about so many, none smaller but at its two
-ends and in short messages."""
+ends."""
 MANY_CHUNKS = 16
 SEGMENT_BYTES = 2**20
 """Most of a segment of Gloo's all-reduce."""
@@ -143,8 +161,6 @@ class Flow:
     count: int = 1
     parts: Amount = 1
     """Of each message, on average: the library sends them as messages of their own."""
-    cuts: tuple[Amount, ...] = ()
-    """Bytes of each part; empty: they are equal."""
     in_step: bool = False
     """Whether it also waits for what reaches its destination at earlier steps: where a rank asks
     for a message only after the one before, the library holds it back until then."""
@@ -173,7 +189,6 @@ class Message(NamedTuple):
     bytes: Amount
     step: int
     parts: Amount
-    cuts: tuple[Amount, ...]
     waits_for: tuple[int, ...]
 
 
@@ -194,7 +209,7 @@ def each_message(messages: Messages) -> list[Message]:
         begin = len(found)
         for flow in now:
             for source, destination in zip(flow.sources, flow.destinations, strict=True):
-                message = (source, destination, flow.message_bytes, step, flow.parts, flow.cuts)
+                message = (source, destination, flow.message_bytes, step, flow.parts)
                 others = arrived.get(destination) or waited.get(destination, ())
                 more = [place for place in others if flow.in_step and place < begin]
                 waits_for = tuple(sorted({*waited[source], *more})) if more else waited[source]
@@ -208,16 +223,13 @@ def chunk_lengths(length: int, least: int) -> list[int]:
     """The chunks of a pipelined message of so many elements; `least` is the usual least length.
 
     A pipeline idles for its first chunk while it fills and for its last while it drains. So the
-    chunks at both ends of a long message are an eighth, a quarter and half as long as the others,
-    and a short one has FEW_CHUNKS equal ones, or fewer of about a quarter of that.
+    chunks at both ends of a long message are an eighth, a quarter and half as long as the others.
     """
-    short = max(-(-length // FEW_CHUNKS), least // 4, 1)
-    size = max(-(-length // CHUNKS), min(short, least))
+    size = max(-(-length // CHUNKS), least)
     ends = [size // 8, size // 4, size // 2] if length >= MANY_CHUNKS * size else []
     middle = length - 2 * sum(ends)
-    shorter, longer = divmod(middle, count) if (count := -(-middle // size)) else (0, 0)
-    chunks = [shorter + 1] * longer + [shorter] * (count - longer)
-    return [*ends, *chunks, *reversed(ends)]
+    full, rest = divmod(middle, size)
+    return [*ends, *[size] * full, *([rest] if rest else []), *reversed(ends)]
 
 
 def framing(messages: Messages) -> Messages:
@@ -241,10 +253,9 @@ def boundary_bytes(nodes: int) -> int:
     return 2 * (nodes - 1).bit_length() * (SENDER_FRAMING_BYTES + RECEIVER_FRAMING_BYTES)
 
 
-def pipeline_cuts(message_bytes: int) -> dict[str, Any]:
-    """Of a flow of messages that are passed on part by part (workloads/comm/messages.py)."""
-    cuts = tuple(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES))
-    return {"parts": len(cuts) or 1, "cuts": cuts}
+def pipeline_parts(message_bytes: int) -> int:
+    """Of a message that is passed on part by part (workloads/comm/messages.py)."""
+    return len(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES)) or 1
 
 
 def all_reduce_segments(message_bytes: int, workers: int, item_bytes: int) -> int:
@@ -303,10 +314,10 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     if not leaves:
         return ()
     ends, middle = tuple(leaves), (centre,) * len(leaves)
-    cuts = pipeline_cuts(message_bytes)
+    parts = pipeline_parts(message_bytes)
     return (
-        Flow(ends, middle, message_bytes, step=0, **cuts),
-        Flow(middle, ends, message_bytes, step=1, **cuts),
+        Flow(ends, middle, message_bytes, step=0, parts=parts),
+        Flow(middle, ends, message_bytes, step=1, parts=parts),
     )
 
 
@@ -391,6 +402,11 @@ def all_reduce(_index: int, setting: Setting) -> Messages:
     return tuple(_library_rings([setting.ring], setting))
 
 
+def all_reduce_in_turn(index: int, setting: Setting) -> Messages:
+    """Of a fragment of the model, where rounds exchange one (--stream)."""
+    return all_reduce(index, setting.of_fragment(index))
+
+
 def ring(_index: int, setting: Setting) -> Messages:
     """A ring of everybody, written with send and receive: to the next rank."""
     return tuple(_rings([setting.ring], setting.exchanged_bytes))
@@ -422,7 +438,7 @@ def all_gather(_index: int, setting: Setting) -> Messages:
     if setting.workers == 1:
         return ()
     flow = _round_the_ring([setting.ring], setting.exchanged_bytes, setting.workers - 1, 1)
-    return (replace(flow, **pipeline_cuts(setting.exchanged_bytes)),)
+    return (replace(flow, parts=pipeline_parts(setting.exchanged_bytes)),)
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
@@ -433,7 +449,7 @@ def gather_scatter(_index: int, setting: Setting) -> Messages:
     found = _star(0, range(1, setting.workers), setting.exchanged_bytes)
     if parse_codec(setting.compress).adds_up:
         return found
-    return tuple(replace(flow, parts=1, cuts=()) for flow in found)
+    return tuple(replace(flow, parts=1) for flow in found)
 
 
 def parameter_server(_index: int, setting: Setting) -> Messages:
@@ -445,8 +461,8 @@ def reduce_broadcast(_index: int, setting: Setting) -> Messages:
     """Chunk by chunk: the mean of one goes down while sums of the next ones go up."""
     up = _up_the_tree(setting.ring, setting.exchanged_bytes)
     down = _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
-    cuts = pipeline_cuts(setting.exchanged_bytes)
-    return tuple(replace(flow, **cuts) for flow in up + down)
+    parts = pipeline_parts(setting.exchanged_bytes)
+    return tuple(replace(flow, parts=parts) for flow in up + down)
 
 
 def groups_of_neighbours(index: int, setting: Setting) -> Messages:
