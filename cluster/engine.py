@@ -16,6 +16,7 @@ from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import EXISTING, Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
@@ -87,6 +88,11 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
             f" make; use --dilation 1, or {way_out}"
         )
     options = ("link", "bottleneck", "straggler", "cpus", "total_memory", "fault", "storm")
+    if experiment.on_failure == CONTINUE:
+        raise SpecError(
+            "on_failure continue does not apply to nodes that ./measure.sh does not make;"
+            f" {way_out}"
+        )
     for option in options:
         if getattr(experiment, option) is not None:
             raise SpecError(

@@ -3,10 +3,11 @@
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cluster.elastic.roll import Roll
 from cluster.engine import (
     Cluster,
     ClusterPlan,
@@ -33,6 +34,7 @@ from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import file_problem
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import EXISTING, LONGEST_LABEL, Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.launchers import LAUNCHERS
 from cluster.sweep.estimate import about, remaining_s
 from cluster.watch import FOLDER_REMOVED, watch_run
@@ -138,6 +140,8 @@ class Session:
                     except RunFailed as error:  # said before the nodes are removed
                         self._close(*current, "failed", str(error))
                         break
+                    if cluster.exited():
+                        break  # the other runs need all nodes
         except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
                 record_links(current[1], error.links)
@@ -170,7 +174,10 @@ class Session:
         )
         is_here = experiment.engine != EXISTING
         host = HostCollector(folder.host, experiment.interval) if is_here else nullcontext()
-        with folders.of_run(folder, experiment), collector, gpus, host:
+        continues = experiment.on_failure == CONTINUE
+        roll = Roll(experiment, folder) if continues else None
+        leaving = closing(roll) if roll else nullcontext()
+        with folders.of_run(folder, experiment), collector, gpus, host, leaving:
             self.progress.begin(experiment, folder, collector, self._place(folder))
             write_json(folder.spec, experiment.to_json())
             watch_run(
@@ -180,6 +187,7 @@ class Session:
                 self.progress,
                 self._warn_of_burst,
                 collector.sent_rates,
+                roll,
             )
         record_links(folder, cluster.links, before, cluster.link_statistics())
         if folder.samples.name in collector.failures:

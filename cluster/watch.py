@@ -3,11 +3,12 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from cluster.elastic.roll import Roll
 from cluster.engine import Cluster
 from cluster.host.process_state import count_memory_kills
-from cluster.observe.cause import Evidence, explain, explain_early_end
+from cluster.observe.cause import COMPLAINT, Evidence, explain, explain_early_end
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
@@ -40,19 +41,21 @@ def watch_run(
     progress: Progress,
     warn_of_burst: Callable[[Sequence[MeasuredLink], int], None],
     sent_rates: Callable[[], Mapping[int, float]],
+    roll: Roll | None = None,
 ) -> None:
     """Until every node has ended its run; RunFailed when one cannot.
 
-    `warn_of_burst` is called with the links and the model's bytes as soon as a worker reports them.
+    With a `roll`, until every node has that is a member then. `warn_of_burst` is called with the
+    links and the model's bytes as soon as a worker reports them.
     `sent_rates` gives the bytes per second that nodes sent recently.
     """
-    watch = _RunWatch(experiment, folder, cluster, progress)
+    watch = _RunWatch(experiment, folder, cluster, progress, roll)
     try:
         while True:
             for rank, event in watch.read_events():
                 if isinstance(event, Hello) and rank == 0:
                     warn_of_burst(cluster.links, event.model_bytes)
-            if not watch.nodes.remaining:
+            if watch.is_over:
                 return
             if not folder.events(0).parent.is_dir():
                 raise RunFailed(FOLDER_REMOVED)
@@ -69,9 +72,14 @@ class _RunWatch:
     """What is known of a run, and whether it can go on."""
 
     def __init__(
-        self, experiment: Experiment, folder: RunFolder, cluster: Cluster, progress: Progress
+        self,
+        experiment: Experiment,
+        folder: RunFolder,
+        cluster: Cluster,
+        progress: Progress,
+        roll: Roll | None,
     ) -> None:
-        self._experiment, self._folder = experiment, folder
+        self._experiment, self._folder, self._roll = experiment, folder, roll
         self._cluster, self._progress = cluster, progress
         self._names = experiment.all_names
         writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
@@ -90,9 +98,23 @@ class _RunWatch:
         self._failed_at: float | None = None
         self._findings: list[Finding] = []
 
+    @property
+    def is_over(self) -> bool:
+        return self._roll.is_over if self._roll else not self.nodes.remaining
+
+    @property
+    def _running(self) -> list[int]:
+        """Nodes that have not ended, and that the others wait for."""
+        remaining = self.nodes.remaining
+        if self._roll is None:
+            return remaining
+        return [rank for rank in remaining if rank in self._roll.crew.members]
+
     def read_events(self) -> list[tuple[int, Event]]:
         events = self.nodes.read()
         for rank, event in events:
+            if self._roll:
+                self._roll.note_event(rank, event)
             self._progress.event(rank, event)
             self._liveness.note_event(rank, event, self._clock.now)
             self._stall.note_event(event)
@@ -111,16 +133,53 @@ class _RunWatch:
             self._looked_at = now
             self._judge(now)
             self._look_for_stall(sent_rates, now)
+        exits = self._liveness.exits() | exited
+        if self._roll:
+            exits = {}
+            self._call_roll(self._roll, exited, now)
         evidence = Evidence(
             self._names,
-            self._liveness.exits() | exited,
+            exits,
             self.nodes.failures,
-            findings=[finding for finding in self._findings if finding.is_final(now)],
+            findings=[f for f in self._findings if f.is_final(now) and not self._roll],
             noticed=self._findings,
             addresses=self._addresses,
         )
         if self._is_over(evidence, now):
             self._fail(evidence)
+
+    def _call_roll(self, roll: Roll, exited: Mapping[int, int], now: float) -> None:
+        """Go on without nodes that ended or are out of reach, and with those that are back.
+
+        What others complained of them meanwhile is no failure of theirs.
+        """
+        beats = {rank: signs.heartbeat for rank, signs in self._liveness.signs.items()}
+        if any(beat and beat.exit_code for beat in beats.values()):
+            self.read_events()
+        for rank, code in roll.ends_of_members(exited, beats).items():
+            roll.lose(rank, self._explain_end(rank, code), comes_back=False)
+        if change := roll.look(self._findings, now):
+            self._progress.say(change)
+        failures = self.nodes.failures
+        for rank in list(failures):
+            is_member = rank in roll.crew.members
+            if not is_member or (roll.is_held and COMPLAINT.search(failures[rank].message)):
+                del failures[rank]
+        if not failures:
+            self._failed_at = None
+
+    def _explain_end(self, rank: int, code: int) -> str:
+        starved = frozenset(self._cluster.out_of_memory()) & {rank}
+        killed = count_memory_kills() > self._memory_kills
+        evidence = Evidence(self._names, {rank: code}, starved=starved, memory_kill=killed)
+        return explain(evidence, self._memory_limit(starved), self._cluster.exit_details)[1]
+
+    def _memory_limit(self, starved: Collection[int]) -> str | None:
+        """Of a node, in words; None for an auxiliary service, which has none."""
+        per_node = self._experiment.memory_per_node
+        if per_node is None or min(starved, default=0) >= self._experiment.nodes:
+            return None
+        return write_memory(per_node)
 
     def _judge(self, now: float) -> None:
         running, liveness = self.nodes.remaining, self._liveness
@@ -134,15 +193,16 @@ class _RunWatch:
         known = {finding.key for finding in before}
         for finding in self._findings:
             if finding.key not in known:
-                self._progress.say(f"  {finding.text}; the run ends after {GRACE_S:g} s of this")
+                follows = "the others go on without it" if self._roll else "the run ends"
+                self._progress.say(f"  {finding.text}; {follows} after {GRACE_S:g} s of this")
         for finding in before:
             if finding.key not in {still.key for still in self._findings}:
                 self._progress.say(f"  no longer: {finding.text}")
 
     def _look_for_stall(self, sent_rates: Callable[[], Mapping[int, float]], now: float) -> None:
-        exchanging = [rank for rank in self.nodes.remaining if rank < self._experiment.nodes]
+        exchanging = [rank for rank in self._running if rank < self._experiment.nodes]
         waiting = {rank: self._liveness.signs[rank] for rank in exchanging}
-        if self._findings or self._failed_at is not None:
+        if (self._roll and self._roll.is_held) or self._findings or self._failed_at is not None:
             return
         if text := self._stall.tell_slow(waiting, now):
             self._progress.say(text)
@@ -171,11 +231,7 @@ class _RunWatch:
 
     def _fail(self, evidence: Evidence) -> None:
         starved = frozenset(self._cluster.out_of_memory())
-        per_node = self._experiment.memory_per_node
-        if per_node is None or min(starved, default=0) >= self._experiment.nodes:
-            limit = None  # an auxiliary service has none
-        else:
-            limit = write_memory(per_node)
+        limit = self._memory_limit(starved)
         evidence = dataclasses.replace(
             evidence, starved=starved, memory_kill=count_memory_kills() > self._memory_kills
         )

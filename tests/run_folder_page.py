@@ -17,6 +17,7 @@ from cluster.spec.documents.codec import hints
 from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.documents.links import Links
+from cluster.spec.documents.membership import Membership
 from cluster.spec.documents.records import GpuSample, HostSample, Sample
 from cluster.spec.documents.session_plan import SessionPlan
 from cluster.spec.documents.summary import Summary
@@ -32,6 +33,7 @@ DOCUMENTS: dict[str, type] = {
     "environment": Environment,
     "summary": Summary,
     "session": SessionPlan,
+    "membership": Membership,
     "event": events.Event,
     "boundary": events.Boundary,
     **events.KINDS,

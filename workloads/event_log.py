@@ -43,7 +43,7 @@ class EventLog:
         `aloud` prints the readable lines, too, where events go to a file.
         """
         self.node, self.workers_on_host, self.aloud = node, workers_on_host, aloud
-        self.file: TextIO | None = None if path is None else path.open("w", buffering=1)
+        self.file: TextIO | None = None if path is None else path.open("a", buffering=1)
 
     def boundary(self, kind: type[Boundary], **values: Any) -> None:
         """An event at which bytes are booked, with the node's counters as they are now."""

@@ -39,6 +39,7 @@ class Pulse:
         self._events, self._stack_request = str(files.events), str(folder.stack_request)
         self._file = os.open(files.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
+        self._generation: int | None = None
         self._is_program = folder.spec.exists() and folder.read_experiment().program is not None
         self._has_joined = self._is_asked = False
         self._has_link = read_link() == LinkState.UP
@@ -46,6 +47,10 @@ class Pulse:
         self._timeouts: int | None = None
         self._probe: threading.Thread | None = None
         self._answers: tuple[int, list[int]] | None = None
+
+    def follow(self, process: int, stacks: StackChannel, generation: int) -> None:
+        """From now on the training process is another one, of this generation."""
+        self._process, self._stacks, self._generation = process, stacks, generation
 
     def beat(self, exit_code: int | None = None) -> None:
         """`exit_code` is that of the training process, when it has ended."""
@@ -61,6 +66,7 @@ class Pulse:
             beat=self._beats,
             is_stopped=is_stopped,
             exit_code=exit_code,
+            generation=self._generation,
             cpu_s=cpu_s,
             has_joined=self._read_joined(),
             link=read_link() if self._has_link else LinkState.UP,

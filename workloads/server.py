@@ -1,12 +1,15 @@
 """The parameter server's run: the phases of workloads/training.py, and a reply in every round."""
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from cluster.spec.documents.events import End, Hello, Phase
+from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
 from workloads.comm.exchanger import averaging_round, make_buckets
@@ -20,16 +23,19 @@ from workloads.event_log import EventLog
 from workloads.launchers import join
 from workloads.models.networks import model_of
 from workloads.optimizers import make_optimizer
+from workloads.part import Deck, Part
+from workloads.state import state_of
 from workloads.strategies.parameter_server import serve
 
 
-def run_server(spec: Experiment, rank: int, data_root: Path, log: EventLog) -> None:
-    """Start from the same weights as the workers, and reply in each of their rounds."""
+def set_up(
+    spec: Experiment, rank: int, data_root: Path, log: EventLog, files: NodeFiles | None = None
+) -> "Server":
+    """Make the same model as the workers, and say hello."""
     log.boundary(Phase, phase="setup")
     torch.set_num_threads(1)
     device = open_device(spec.device).torch_device
     model = model_of(spec, data_root)
-    server = Server(spec, model.to(device))
     log.write(
         Hello(
             node=log.node,
@@ -40,30 +46,57 @@ def run_server(spec: Experiment, rank: int, data_root: Path, log: EventLog) -> N
             segment_bytes=full_segment_bytes(),
         )
     )
-    peers = join(spec, rank, wire_bytes(server.flat, spec.compress))
-    index = 0
-    for epoch in range(1, spec.epochs + 1):
-        enter_phase(log, "train", epoch, peers)
-        for index_in_epoch in range(spec.rounds_per_epoch):
-            done = min((index_in_epoch + 1) * spec.local_steps, spec.steps_per_epoch)
-            step = (epoch - 1) * spec.steps_per_epoch + done - 1
-            server.optimizer.lr = learning_rate(spec, step)
-            server.reply(Round(spec, rank, index))
-            index += 1
-        enter_phase(log, "evaluate", epoch, peers)
-    enter_phase(log, "finish", None, peers)
-    peers.leave()
-    log.boundary(End)
+    return Server(spec, rank, log, model.to(device))
 
 
 class Server:
-    """The model, its optimizer, and the buckets in which gradients arrive."""
+    """The model, its optimizer, and the buckets in which gradients arrive.
 
-    def __init__(self, spec: Experiment, model: nn.Module) -> None:
-        self.spec = spec
+    Implements part.Participant. It reads no samples, but knows how many batches workers have.
+    """
+
+    def __init__(self, spec: Experiment, rank: int, log: EventLog, model: nn.Module) -> None:
+        self.spec, self.rank, self.log, self.model = spec, rank, log, model
         self.flat = FlatModel(model)
         self.optimizer = make_optimizer(spec, self.flat)
         self.buckets = make_buckets(self.flat, spec)
+
+    def rows(self, epoch: int) -> Sequence[Tensor]:
+        """Of a worker, in their number only."""
+        return [torch.empty(0)] * self.spec.steps_per_epoch
+
+    def deck(self, epoch: int) -> Deck:
+        """In its size only."""
+        own = self.spec.steps_per_epoch * self.spec.batch_size
+        samples = torch.arange(own * self.spec.workers)
+        return samples, None if self.spec.partition == "iid" else samples // own
+
+    def take_part(self, part: Part) -> None:
+        """Reply in each of the workers' rounds."""
+        spec, log = part.spec, self.log
+        peers = join(spec, part.rank, wire_bytes(self.flat, spec.compress))
+        part.begin(peers, state_of(self.model, self.flat, self.optimizer, None))
+        place = part.start
+        for epoch in range(place.epoch, spec.epochs + 1):
+            batches = len(part.rows(epoch))
+            place = replace(place, epoch=epoch, done=0)
+            enter_phase(log, "train", epoch, peers)
+            while place.done < batches:
+                steps = min(spec.local_steps - place.pending, batches - place.done)
+                self.optimizer.lr = learning_rate(spec, place.step + steps - 1)
+                self.reply(Round(spec, part.rank, place.round))
+                place = replace(
+                    place,
+                    done=place.done + steps,
+                    step=place.step + steps,
+                    round=place.round + 1,
+                    pending=0,
+                )
+                part.commit(place)
+            enter_phase(log, "evaluate", epoch, peers)
+        enter_phase(log, "finish", None, peers)
+        peers.leave()
+        log.boundary(End)
 
     def reply(self, round: Round) -> None:
         self.optimizer.begin()

@@ -4,14 +4,15 @@ import contextlib
 import gc
 import os
 import socket
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
+from cluster.spec.documents.membership import Place
 from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
@@ -22,7 +23,7 @@ from workloads.comm.half import wire_bytes
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.cpu import CpuClock
 from workloads.counters.interfaces import full_segment_bytes, network_id
-from workloads.data.batches import Batch, Shard
+from workloads.data.batches import Shard
 from workloads.data.samples import Samples
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
@@ -34,6 +35,8 @@ from workloads.optimizers import Optimizer, make_optimizer
 from workloads.own.learning import samples_of
 from workloads.own.loading import verify
 from workloads.own.strategy import own_schedule
+from workloads.part import Deck, Part
+from workloads.state import state_of
 
 EVALUATION_SAMPLES = 2000
 """Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
@@ -42,10 +45,41 @@ OWN_SAMPLES = 1000
 """Test samples on which each worker scores its own model at the end."""
 
 
-def train(
+@dataclass(frozen=True)
+class Worker:
+    """What a worker makes before it joins the others. Implements part.Participant."""
+
+    spec: Experiment
+    rank: int
+    log: EventLog
+    files: NodeFiles | None
+    """Receive the final model and timeline; None keeps nothing."""
+    device: Device
+    model: nn.Module
+    flat: FlatModel
+    optimizer: Optimizer
+    data: Samples
+    objective: Objective
+    shard: Shard
+
+    @property
+    def model_bytes(self) -> int:
+        return wire_bytes(self.flat, self.spec.compress)
+
+    def rows(self, epoch: int) -> Sequence[Tensor]:
+        return self.shard.rows(epoch).unbind()
+
+    def deck(self, epoch: int) -> Deck:
+        return self.shard.deck(epoch)
+
+    def take_part(self, part: Part) -> None:
+        take_part(self, part)
+
+
+def set_up(
     spec: Experiment, rank: int, data_root: Path, log: EventLog, files: NodeFiles | None
-) -> None:
-    """The whole run. `files` receive the final model and timeline; None keeps nothing."""
+) -> Worker:
+    """Make the model, read the data, and say hello."""
     log.boundary(Phase, phase="setup")
     verify(spec)
     # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
@@ -57,7 +91,7 @@ def train(
     optimizer = make_optimizer(spec, flat)
     data, objective = samples_of(spec, data_root), objective_of(spec)
     shard = Shard(spec, rank, data)
-    model_bytes = wire_bytes(flat, spec.compress)
+    worker = Worker(spec, rank, log, files, device, model, flat, optimizer, data, objective, shard)
     log.write(
         Hello(
             node=log.node,
@@ -67,29 +101,39 @@ def train(
             network=network_id(),
             workers_on_host=log.workers_on_host,
             segment_bytes=full_segment_bytes(1 < log.workers_on_host == spec.workers),
-            model_bytes=model_bytes,
+            model_bytes=worker.model_bytes,
             bucket_bytes=bucket_bytes(flat, spec),
             buffer_bytes=sum(buffer.nbytes for buffer in flat.buffers),
             parameters=flat.parameter_count,
             labels=shard.label_counts(),
         )
     )
-    if rank == 0 and is_own(spec.strategy) and (planned := own_schedule(spec, flat, model_bytes)):
-        log.write(planned)
-    if spec.timeline and files is not None:
-        os.environ["HOROVOD_TIMELINE"] = str(files.timeline)
-    peers = join(spec, rank, model_bytes)
+    if rank == 0 and is_own(spec.strategy):
+        planned = own_schedule(spec, flat, worker.model_bytes)
+        if planned:
+            log.write(planned)
+    return worker
+
+
+def take_part(worker: Worker, part: Part) -> None:
+    """Join the others, train and evaluate to the end of the run."""
+    spec, log, model, flat = part.spec, worker.log, worker.model, worker.flat
+    data, objective = worker.data, worker.objective
+    if spec.timeline and worker.files is not None:
+        os.environ["HOROVOD_TIMELINE"] = str(worker.files.timeline)
+    peers = join(spec, part.rank, worker.model_bytes)
     if peers.order:
         log.write(RankOrder(order=peers.order))
-    prepared = peers.prepare(model, flat, optimizer)
-    called = device.data_parallel(prepared.model, spec.gpu)
-    trainer = Trainer(spec, log, device, optimizer, prepared, called, objective)
+    prepared = peers.prepare(model, flat, worker.optimizer)
+    part.begin(peers, state_of(model, flat, worker.optimizer, prepared.exchanger))
+    called = worker.device.data_parallel(prepared.model, spec.gpu)
+    trainer = Trainer(part, worker, prepared, called)
 
-    score = None
-    for epoch in range(1, spec.epochs + 1):
-        batches = shard.batches(epoch)
+    score, place = None, part.start
+    for epoch in range(place.epoch, spec.epochs + 1):
+        rows = part.rows(epoch)
         enter_phase(log, "train", epoch, peers)
-        trainer.run_epoch(epoch, batches)
+        place = trainer.run_epoch(replace(place, epoch=epoch, done=0), rows)
         enter_phase(log, "evaluate", epoch, peers)
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers, objective)
@@ -106,17 +150,16 @@ def train(
     del trainer, prepared, called
     gc.collect()
     peers.leave()
-    if rank == 0 and files is not None:
-        torch.save(model.cpu().state_dict(), files.model)
-    steps = spec.epochs * spec.steps_per_epoch
+    if worker.rank == 0 and worker.files is not None:
+        torch.save(model.cpu().state_dict(), worker.files.model)
     log.write(
         Result(
             **asdict(score),
             own_accuracy=own,
             own_test_samples=own_size or None,
-            samples_seen=steps * spec.batch_size,
-            steps=steps,
-            rounds=spec.epochs * spec.rounds_per_epoch,
+            samples_seen=part.samples_seen(place),
+            steps=place.step,
+            rounds=place.round,
         )
     )
     log.boundary(End)
@@ -126,72 +169,77 @@ def train(
 class Trainer:
     """A worker's training steps."""
 
-    spec: Experiment
-    log: EventLog
-    device: Device
-    optimizer: Optimizer
+    part: Part
+    worker: Worker
     prepared: Preparation
     called: nn.Module
     """The prepared model, or its wrapper that splits batches over several GPUs."""
-    objective: Objective
 
-    def run_epoch(self, epoch: int, batches: Iterator[Batch]) -> None:
-        """A round ends after every `local_steps` steps, and with the epoch."""
-        spec = self.spec
-        round_index = (epoch - 1) * spec.rounds_per_epoch
-        pending = 0  # steps since the last exchange
+    def run_epoch(self, place: Place, rows: Sequence[Tensor]) -> Place:
+        """A round ends after every `local_steps` steps, and with the epoch; the new place."""
+        spec, device, objective = self.part.spec, self.worker.device, self.worker.objective
+        batches = self.worker.shard.batches(place.epoch, map(_not_empty, rows))
         clock = CpuClock()
-        for index in range(1, spec.steps_per_epoch + 1):
-            pending += 1
-            due = pending == spec.local_steps or index == spec.steps_per_epoch
+        for index, row in enumerate(rows, start=1):
+            pending = place.pending + 1
+            due = pending == spec.local_steps or index == len(rows)
             cpu_before = clock.read()
-            started = self.device.mark()
-            inputs, labels = (tensor.to(self.device.torch_device) for tensor in next(batches))
-            fed = self.device.mark()
+            started = device.mark()
+            inputs, labels = (tensor.to(device.torch_device) for tensor in next(batches))
+            fed = device.mark()
             if due:
-                self.prepared.exchanger.begin_round(round_index, pending)
-                round_index, pending = round_index + 1, 0
-            step = (epoch - 1) * spec.steps_per_epoch + index
-            self.optimizer.lr = learning_rate(spec, step - 1)
+                self.prepared.exchanger.begin_round(place.round, pending)
+            self.worker.optimizer.lr = learning_rate(spec, place.step)
             with _exchange_in_backward(self.prepared.model, due):
                 outputs = self.called(inputs)
-                loss = self.objective.mean(outputs, labels)
-                loss.backward()
+                loss = objective.mean(outputs, labels)
+                (loss if len(row) else 0.0 * loss).backward()
             loss = loss.detach()
             computed, exchanged = self._exchange_and_update(due)
-            done = self.device.mark()
+            done = device.mark()
             cpu = clock.read().since(cpu_before)
-            seconds = self.device.seconds
+            seconds = device.seconds
             compute_s = seconds(fed, computed) + seconds(exchanged, done)
             hidden = self.prepared.hides_exchange or self.called is not self.prepared.model
-            self.log.write(
+            place = replace(
+                place,
+                done=place.done + 1,
+                step=place.step + 1,
+                round=place.round + (due and spec.rounds_per_epoch > 0),
+                pending=0 if due else pending,
+            )
+            self.part.commit(place)
+            self.worker.log.write(
                 Step(
-                    epoch=epoch,
-                    step=step,
+                    epoch=place.epoch,
+                    step=place.step,
                     loss=round(float(loss), 6),
-                    correct=self.objective.correct(outputs, labels),
+                    correct=objective.correct(outputs, labels) if len(row) else 0,
                     step_s=round(seconds(started, done), 6),
                     data_s=round(seconds(started, fed), 6),
                     compute_s=None if hidden else round(compute_s, 6),
                     exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+                    samples=None if len(row) == spec.batch_size else len(row),
                     **asdict(cpu),
                 )
             )
         clock.close()
+        return place
 
     def _exchange_and_update(self, due: bool) -> tuple[Mark, Mark]:
         """Exchange where a round is due, and update; marks before and after the exchange."""
-        computed = self.device.mark()
-        if self.spec.average == "parameters":
-            self.optimizer.step()
-            computed = self.device.mark()
+        device = self.worker.device
+        computed = device.mark()
+        if self.part.spec.average == "parameters":
+            self.worker.optimizer.step()
+            computed = device.mark()
             if due:
                 self.prepared.exchanger.finish_round()
-            return computed, self.device.mark()
+            return computed, device.mark()
         if not due:
             return computed, computed
         self.prepared.exchanger.finish_round()
-        exchanged = self.device.mark()
+        exchanged = device.mark()
         self.prepared.update()
         return computed, exchanged
 
@@ -201,6 +249,12 @@ def _exchange_in_backward(model: nn.Module, due: bool) -> contextlib.AbstractCon
     if isinstance(model, nn.parallel.DistributedDataParallel) and not due:
         return model.no_sync()
     return contextlib.nullcontext()
+
+
+def _not_empty(row: Tensor) -> Tensor:
+    """Where there are fewer samples than workers, one without samples computes all the same: the
+    others wait for its part in the exchange. Its gradients are 0."""
+    return row if len(row) else row.new_zeros(1)
 
 
 def _test_size(spec: Experiment, data: Samples, last_epoch: bool) -> int:

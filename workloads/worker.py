@@ -21,7 +21,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,19 +29,22 @@ from typing import Self
 
 import torch  # noqa: F401  imported once, before the first fork
 
-from cluster.spec.documents.events import Failure
 from cluster.spec.documents.heartbeat import exit_code
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.errors import SpecError
+from cluster.spec.faults.checks import CONTINUE
 from workloads import server, training
+from workloads.child import fork_child
 from workloads.counters import memory
 from workloads.data.folders import default_data_dir
 from workloads.data.tokens import is_complete, weights_of
+from workloads.elastic import keeper
 from workloads.event_log import EventLog
 from workloads.heartbeat import Pulse, wait_beating
-from workloads.own.loading import describe
+from workloads.part import Whole
 from workloads.program import agent
 from workloads.stacks import StackChannel
+from workloads.telling import telling_failures
 
 PATIENCE_S = 120.0
 """How long a node waits for its host before it exits."""
@@ -86,7 +88,8 @@ def main() -> int:
         if mistake := find_mistake(folder, settings, os.environ):
             print(f"worker: {mistake}", file=sys.stderr)
             return 2
-        pulse = partial(Pulse, folder, settings.rank) if attended else None
+        is_kept = folder.read_experiment().on_failure == CONTINUE  # by a process of its own
+        pulse = partial(Pulse, folder, settings.rank) if attended and not is_kept else None
         code = _in_child(partial(run_once, folder, settings), pulse)
         if code != 0:
             return code
@@ -145,24 +148,20 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
         elif files is not None:
             log_to(files.log)
         log = EventLog(files.events if files else None, name, aloud=settings.unattended)
-    experiment = None
-    try:
+    rank, data_folder = settings.rank, settings.data_folder
+    with telling_failures(log, None):
         experiment = folder.read_experiment()
+    with telling_failures(log, experiment):
         memory.limit_memory(experiment)
         if experiment.program is not None:
-            agent.run_program(experiment, settings.rank, log, files)
-        elif settings.rank >= experiment.workers:
-            server.run_server(experiment, settings.rank, settings.data_folder, log)
+            agent.run_program(experiment, rank, log, files)
+            return
+        make = server.set_up if rank >= experiment.workers else training.set_up
+        participant = make(experiment, rank, data_folder, log, files)
+        if experiment.on_failure == CONTINUE:
+            keeper.keep(folder, participant)
         else:
-            training.train(experiment, settings.rank, settings.data_folder, log, files)
-    except BaseException as error:
-        message = describe(error, experiment.folder if experiment is not None else None)
-        if isinstance(error, agent.ProgramFailed):
-            message = str(error)
-        elif experiment is not None and memory.is_out_of_memory(error):
-            message = memory.explain(error, experiment)
-        log.write(Failure(message=message))
-        raise
+            participant.take_part(Whole(participant))
 
 
 def log_to(path: Path) -> None:
@@ -190,21 +189,7 @@ def _in_child(
     With `make_pulse` this process writes the heartbeat meanwhile.
     """
     stacks = StackChannel()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            stacks.serve()
-            work()
-            code = 0
-        except agent.ProgramFailed:
-            pass  # it has said why
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+    child = fork_child(work, stacks)
 
     def stop(*_: object) -> None:
         os.kill(child, signal.SIGKILL)

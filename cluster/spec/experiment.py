@@ -219,6 +219,12 @@ class Experiment:
             object.__setattr__(chosen, name, value)
         return chosen
 
+    def among(self, workers: int) -> Self:
+        """The same run among so many workers: what is left of it after others were lost."""
+        fewer = copy.copy(self)
+        object.__setattr__(fewer, "workers", workers)
+        return fewer
+
     @property
     def slowdown(self) -> float:
         """Seconds on this host for each emulated second; 1 until `auto` is settled."""

@@ -20,6 +20,7 @@ from workloads import strategies
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
 from workloads.comm.round import Round
+from workloads.event_log import EventLog
 from workloads.launchers.torch_peers import TorchPeers
 from workloads.optimizers import Sgd
 from workloads.server import Server
@@ -129,7 +130,7 @@ def trained_with_a_server(rank: int, nodes: int) -> dict[int, dict[str, Tensor]]
     for kind, options in enumerate(PIECES):
         spec = experiment("parameter-server", nodes - 1, **options)
         if rank == spec.workers:
-            server = Server(spec, Zoo())
+            server = Server(spec, rank, EventLog(None, "server"), Zoo())
             for index in range(2):
                 server.reply(Round(spec, rank, index))
             continue

@@ -6,7 +6,7 @@ seed, epoch and rank, so workers need no communication for it.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -76,7 +76,7 @@ def own_order(own: Tensor, rank: int, batch_size: int, seed: int, epoch: int) ->
 
 
 def train_batches(
-    data: Samples, rows: Tensor, augmentation: Tensor | None = None
+    data: Samples, rows: Iterable[Tensor], augmentation: Tensor | None = None
 ) -> Iterator[Batch]:
     """A worker's batches of an epoch, one for each step, with or without augmentation."""
     for chosen in rows:
@@ -91,30 +91,48 @@ class Shard:
 
     def __init__(self, spec: Experiment, rank: int, data: Samples) -> None:
         self.spec, self.rank, self.data = spec, rank, data
-        self.own: Tensor | None = None
-        """The worker's samples in all epochs; None for iid, which shuffles over all workers."""
+        self.owned: list[Tensor] | None = None
+        """By rank, a worker's samples in all epochs; None for iid, which shuffles over all."""
         if spec.partition != "iid":
             if data.train_labels.ndim != 1 or not _are_classes(data.train_labels):
                 raise DataError(f"partition {spec.partition} needs labels that are classes")
             subset = kept(len(data.train_labels), spec.train_size)
             labels = data.train_labels[subset]
-            self.own = subset[shards(labels, spec.workers, spec.partition, spec.seed)[rank]]
+            places = shards(labels, spec.workers, spec.partition, spec.seed)
+            self.owned = [subset[of_worker] for of_worker in places]
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """The batches of an epoch, one for each step."""
+    def batches(self, epoch: int, rows: Iterable[Tensor] | None = None) -> Iterator[Batch]:
+        """The batches of an epoch, one for each step: the worker's own, or of these rows."""
         augmentation = None
         if self.spec.augment:
             augmentation = draw_augmentation(len(self.data.train_labels), self.spec.seed, epoch)
-        return train_batches(self.data, self.rows(epoch), augmentation)
+        return train_batches(self.data, self.rows(epoch) if rows is None else rows, augmentation)
 
     def rows(self, epoch: int) -> Tensor:
         """The samples of each batch; with --shuffle fixed every epoch has the first one's order."""
         spec = self.spec
         epoch = 1 if spec.shuffle == "fixed" else epoch
-        if self.own is not None:
-            return own_order(self.own, self.rank, spec.batch_size, spec.seed, epoch)
+        if self.owned is not None:
+            own = self.owned[self.rank]
+            return own_order(own, self.rank, spec.batch_size, spec.seed, epoch)
         order = epoch_order(len(self.data.train_labels), spec.train_size, spec.seed, epoch)
         return shard(order, self.rank, spec.workers, spec.batch_size)
+
+    def deck(self, epoch: int) -> tuple[Tensor, Tensor | None]:
+        """The samples of an epoch that all workers together read, in order; and by sample, where
+        every worker has samples of its own, the rank whose it is."""
+        spec, available = self.spec, len(self.data.train_labels)
+        epoch = 1 if spec.shuffle == "fixed" else epoch
+        if self.owned is None:
+            used = spec.steps_per_epoch * spec.batch_size * spec.workers
+            return epoch_order(available, spec.train_size, spec.seed, epoch)[:used], None
+        owners = torch.full((available,), -1)
+        orders = []
+        for rank, own in enumerate(self.owned):
+            order = own_order(own, rank, spec.batch_size, spec.seed, epoch).flatten()
+            owners[order] = rank
+            orders.append(order)
+        return torch.cat(orders), owners
 
     def label_counts(self) -> list[int] | None:
         """How often each label occurs in the first epoch; None without labels."""

@@ -8,6 +8,7 @@ from cluster.spec.documents import fault_events as fault_events  # adds its clas
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, DocumentError, parse_json
 from cluster.spec.documents.event import KINDS, Event
+from cluster.spec.documents.membership import Place
 from cluster.spec.documents.records import SEGMENT_BYTES, Counters
 from cluster.spec.schedules.recorded import PlannedMessage
 
@@ -110,6 +111,17 @@ class End(Boundary, kind="end"):
     """The node's last reading, with all connections closed."""
 
 
+class Held(Event, kind="held"):
+    """With `--on-failure continue`: the node has stopped, and waits for the next generation."""
+
+    generation: Count
+    """The generation that has ended for it."""
+    latest: Place | None = None
+    """Its last completed step; null where it has no state that counts."""
+    before: Place | None = None
+    """The last completed step before its last round."""
+
+
 class Step(Event, kind="step"):
     """A training step has ended."""
 
@@ -133,6 +145,8 @@ class Step(Event, kind="step"):
     ready_t: float | None = None
     """Unix time at which the worker was ready to exchange; null in a step without an exchange, and
     where it is hidden in backward."""
+    samples: Count | None = None
+    """Samples of the batch, where it is not `--batch-size`."""
     cpu_s: Amount | None = None
     """Seconds in which the worker's threads ran in this step, summed over threads."""
     wait_s: Amount | None = None

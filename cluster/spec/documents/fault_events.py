@@ -31,6 +31,8 @@ class Member(Event, kind="member"):
     """The first step that it makes in it."""
     donor: Count | None = None
     """Rank of the worker that it got parameters and states from; null where it has its own."""
+    recovered_bytes: Count = 0
+    """Bytes of the state that it got."""
 
 
 class FaultBegun(Event, kind="fault_begun"):

@@ -35,6 +35,8 @@ class Heartbeat(Document):
     """Whether a signal has stopped the training process (SIGSTOP)."""
     exit_code: Count | None = None
     """How the training process ended, 128 + signal where one ended it; null while it runs."""
+    generation: Count | None = None
+    """With `--on-failure continue`: the generation that the training process is, or was, in."""
     cpu_s: Amount = 0.0
     """CPU time of the training process so far."""
     has_joined: bool | None = None

@@ -73,6 +73,8 @@ class RunFolder:
     timeline = _File("logs", "timeline.json")
     host_events = _File("events", "host.jsonl")
     """What the host did to nodes and found of them; only where there are faults, or after one."""
+    membership = _File("membership.json")
+    """With --on-failure continue only: the host writes it, and nodes follow it."""
     stack_request = _File("stacks-requested")
     """Its presence asks every node for its stacks; it is removed when the run ends."""
 

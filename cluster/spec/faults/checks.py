@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.spec.errors import SpecError
+from cluster.spec.exchange.strategies import is_own
 from cluster.spec.faults.fault import Act, Clock, Fault, parse_faults, write_faults
 from cluster.spec.faults.storm import LEAST_UP, Storm, parse_storm
 
@@ -51,8 +52,19 @@ def check(experiment: Experiment) -> None:
 
 
 def _refuse_continue(experiment: Experiment) -> None:
-    if experiment.on_failure == CONTINUE:
-        raise SpecError("on_failure continue is not there yet: use stop")
+    if experiment.on_failure != CONTINUE:
+        return
+    launcher, strategy = experiment.launcher, experiment.strategy
+    refused = {
+        f"launcher {launcher}, which starts its workers itself: use torch": launcher != "torch",
+        "gpu: it forms groups on Gloo": experiment.gpu > 0,
+        "one worker, after whom nobody is left: use --workers 2 or more": experiment.workers == 1,
+        f"strategy {strategy}, which is your own and planned for all workers": is_own(strategy),
+    }
+    for what, applies in refused.items():
+        if applies:
+            raise SpecError(f"on_failure continue does not go with {what}")
+    raise SpecError("on_failure continue is not there yet: use stop")
 
 
 def _check_storm(experiment: Experiment, storm: Storm) -> None:
