@@ -140,7 +140,7 @@ class Session:
                     except RunFailed as error:  # said before the nodes are removed
                         self._close(*current, "failed", str(error))
                         break
-                    if cluster.exited():
+                    if current[0].on_failure == CONTINUE and cluster.exited():
                         break  # the other runs need all nodes
         except (RunFailed, EngineError, OSError) as error:
             if isinstance(error, LinksOffTarget):
