@@ -24,6 +24,7 @@ from analysis.predict.lower_bound import all_reduce_bound_s
 from analysis.predict.simulation.nodes import Costs, Node, Timeline
 from analysis.predict.simulation.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
+from cluster.spec.dilation import throttled_s
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import StrategyFacts, facts_of
@@ -70,6 +71,9 @@ class Cluster:
     """Of a step."""
     stragglers: tuple[tuple[int, float], ...] = ()
     """Ranks with a share of a core: below 1 they compute longer."""
+    cpu_period_s: float | None = None
+    """Of the CPU limits that make stragglers of nodes, where they are emulated; None: they are as
+    much slower all the time."""
     compress: str = "none"
     passes: int | None = None
     schedule: str | None = None
@@ -257,17 +261,26 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     for rank in range(count):
         link = slow.get(rank, cluster.link)
         up, down = _payload_rates(link)
-        longer = 1 / min(1.0, stragglers.get(rank, 1.0))
-        compute_s = 0.0 if rank == cluster.workers else cluster.compute_s * longer
+        compute_s = (
+            _computing_s(cluster, stragglers.get(rank, 1.0)) if rank < cluster.workers else 0
+        )
         yield Node(
             up=min(up, own),
             down=min(down, own),
             delay_s=link.delay_s if link else 0.0,
             burst_bytes=bursts[rank] / WIRE_PER_PAYLOAD,
             ack_share=_ack_share(link, bursts[rank]),
-            compute_s=compute_s * cluster.local_steps,
-            earlier_s=_earlier(cluster, compute_s),
+            compute_s=compute_s,
+            earlier_s=_earlier(cluster, compute_s / cluster.local_steps),
         )
+
+
+def _computing_s(cluster: Cluster, cores: float) -> float:
+    """Of a round."""
+    compute_s = cluster.compute_s * cluster.local_steps
+    if cluster.cpu_period_s is None:
+        return compute_s / min(1.0, cores)
+    return throttled_s(compute_s, cores, cluster.cpu_period_s)
 
 
 def _ack_share(link: Link | None, burst_bytes: float) -> float:
