@@ -11,7 +11,7 @@ import argparse
 
 from bench.tools.session import add_engine, counts, measure, sizes
 from bench.tools.table import Table
-from cluster.spec.exchange.strategies import EXCHANGING
+from cluster.spec.exchange.strategies import IN_STEP
 
 STEPS = 4
 
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Table:
-    strategies = ",".join(EXCHANGING)
+    strategies = ",".join(IN_STEP)
     rows = []
     for workers in args.workers:
         for size in args.sizes.split(","):

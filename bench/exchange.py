@@ -12,10 +12,10 @@ from bench.tools.session import add_engine, count, known, measure, sizes
 from bench.tools.table import Table
 from cluster.spec.documents.summary import Summary
 from cluster.spec.errors import one_of
-from cluster.spec.exchange.strategies import EXCHANGING
+from cluster.spec.exchange.strategies import IN_STEP
 
 ROUNDS = 12
-EVERY_STEP = ",".join(name for name in EXCHANGING if name != "local-sgd")
+EVERY_STEP = ",".join(name for name in IN_STEP if name != "local-sgd")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -20,9 +20,9 @@ from cluster.host import user_folders
 from cluster.spec.catalogue import data_facts
 from cluster.spec.dilation import AUTO
 from cluster.spec.errors import FileError, SpecError, between
-from cluster.spec.exchange.strategies import EXCHANGE_OPTIONS, facts_of
+from cluster.spec.exchange.strategies import EXCHANGE_OPTIONS, OF_FEW, facts_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.experiment_checks import check_value, no_passes
+from cluster.spec.experiment_checks import check_value, no_such_option
 from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
@@ -223,8 +223,7 @@ def _options_of(strategy: str, values: Values, alone: bool) -> Values:
     """The options that a strategy takes of a sweep, in the order of Experiment's fields."""
     facts = facts_of(strategy)
     left_out = {"workers", "strategy"}
-    if not facts.has_passes:
-        left_out |= {"passes", "schedule"}
+    left_out |= OF_FEW.keys() - set(facts.own_options)
     if not facts.exchanges and not alone:  # a baseline in a list of strategies
         left_out |= {*EXCHANGE_OPTIONS, *CLUSTER_OF_SEVERAL}
     order = [*(field.name for field in dataclasses.fields(Experiment)), "global_batch_size"]
@@ -233,9 +232,11 @@ def _options_of(strategy: str, values: Values, alone: bool) -> Values:
 
 def _check_strategies(values: Values) -> None:
     strategies = values["strategy"]
-    for option in ("passes", "schedule"):
-        if option in values and not any(facts_of(name).has_passes for name in strategies):
-            raise SpecError(no_passes(option, ", ".join(strategies)))
+    for option in OF_FEW:
+        if option in values and not any(
+            option in facts_of(name).own_options for name in strategies
+        ):
+            raise SpecError(no_such_option(option, ", ".join(strategies)))
 
 
 def _rules_for_global_batch(rules: Sequence[str]) -> list[str]:

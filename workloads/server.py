@@ -15,7 +15,7 @@ from cluster.spec.learning_rate import learning_rate
 from workloads.comm.exchanger import averaging_round, make_buckets
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import compressed, wire_bytes
-from workloads.comm.peers import enter_phase
+from workloads.comm.peers import Peers, enter_phase, timeout_s
 from workloads.comm.round import Round
 from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.device import open_device
@@ -26,6 +26,10 @@ from workloads.optimizers import make_optimizer
 from workloads.part import Deck, Part
 from workloads.state import state_of
 from workloads.strategies.parameter_server import serve
+from workloads.unpaced.addresses import Addresses, meet
+from workloads.unpaced.merging import Merging
+from workloads.unpaced.serving import Service
+from workloads.unpaced.updating import Updating
 
 
 def set_up(
@@ -61,6 +65,10 @@ class Server:
         self.optimizer = make_optimizer(spec, self.flat)
         self.buckets = make_buckets(self.flat, spec)
 
+    @property
+    def _model_bytes(self) -> int:
+        return wire_bytes(self.flat, self.spec.compress)
+
     def rows(self, epoch: int) -> Sequence[Tensor]:
         """Of a worker, in their number only."""
         return [torch.empty(0)] * self.spec.steps_per_epoch
@@ -72,11 +80,30 @@ class Server:
         return samples, None if self.spec.partition == "iid" else samples // own
 
     def take_part(self, part: Part) -> None:
-        """Reply in each of the workers' rounds."""
-        spec, log = part.spec, self.log
-        peers = join(spec, part.rank, wire_bytes(self.flat, spec.compress))
+        spec = part.spec
+        peers = join(spec, part.rank, self._model_bytes)
         part.begin(peers, state_of(self.model, self.flat, self.optimizer, None))
-        place = part.start
+        if spec.is_unpaced:
+            self._serve_unpaced(part, peers)
+        else:
+            self._serve_in_step(part, peers)
+        peers.leave()
+        self.log.boundary(End)
+
+    def _serve_unpaced(self, part: Part, peers: Peers) -> None:
+        """Each worker in its own time, until the samples of an epoch are used up."""
+        spec, log = part.spec, self.log
+        service = self.open_service(meet(part.rank, timeout_s(spec, self._model_bytes)))
+        for epoch in range(1, spec.epochs + 1):
+            enter_phase(log, "train", epoch, peers)
+            service.run_epoch(epoch)
+            enter_phase(log, "evaluate", epoch, peers)
+        enter_phase(log, "finish", None, peers)
+        service.close()
+
+    def _serve_in_step(self, part: Part, peers: Peers) -> None:
+        """Reply in each of the workers' rounds."""
+        spec, log, place = part.spec, self.log, part.start
         for epoch in range(place.epoch, spec.epochs + 1):
             batches = len(part.rows(epoch))
             place = replace(place, epoch=epoch, done=0)
@@ -95,8 +122,6 @@ class Server:
                 part.commit(place)
             enter_phase(log, "evaluate", epoch, peers)
         enter_phase(log, "finish", None, peers)
-        peers.leave()
-        log.boundary(End)
 
     def reply(self, round: Round) -> None:
         self.optimizer.begin()
@@ -109,6 +134,27 @@ class Server:
         if self.spec.buffers == "average":
             for buffer in self.flat.buffers:
                 serve(buffer, averaging_round(round), None)
+
+    def open_service(self, addresses: Addresses) -> Service:
+        """Of a strategy without a barrier."""
+        spec, model = self.spec, [part.parameters for part in self.flat.parts]
+        if spec.buffers == "average":
+            model += self.flat.buffers
+        if spec.quorum is not None:
+            assert spec.grace is not None
+            return Service(spec, addresses, model, Merging(model, spec.quorum, spec.grace))
+        rule = Updating(spec.workers, spec.staleness, self._update_whole)
+        return Service(spec, addresses, model, rule)
+
+    def _update_whole(self, gradients: list[Tensor], steps: int) -> None:
+        """`steps` of all workers are in the model then.
+
+        N gradients move the model as far as an update by their mean.
+        """
+        self.optimizer.lr = learning_rate(self.spec, (steps - 1) // self.spec.workers)
+        self.optimizer.begin()
+        for part, of_part in enumerate(gradients):
+            self.optimizer.update(part, slice(None), of_part.div_(self.spec.workers))
 
     def _update(self, part: int, start: int, where: slice, gradients: Tensor) -> Tensor:
         in_part = slice(start + where.start, start + where.stop)

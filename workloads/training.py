@@ -4,7 +4,7 @@ import contextlib
 import gc
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from cluster.spec.own_code import is_own
 from workloads.comm.exchanger import bucket_bytes
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import wire_bytes
+from workloads.comm.pace import InStep, Pace
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.cpu import CpuClock
 from workloads.counters.interfaces import full_segment_bytes, network_id
-from workloads.data.batches import Shard
+from workloads.data.batches import Batch, Shard
 from workloads.data.samples import Samples
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
@@ -127,14 +128,17 @@ def take_part(worker: Worker, part: Part) -> None:
     prepared = peers.prepare(model, flat, worker.optimizer)
     part.begin(peers, state_of(model, flat, worker.optimizer, prepared.exchanger))
     called = worker.device.data_parallel(prepared.model, spec.gpu)
-    trainer = Trainer(part, worker, prepared, called)
+    pace: Pace = prepared.pace or InStep(part)
+    trainer = Trainer(part, worker, prepared, pace, called)
 
     score, place = None, part.start
     for epoch in range(place.epoch, spec.epochs + 1):
-        rows = part.rows(epoch)
+        batches = pace.batches(worker.shard, epoch)
         enter_phase(log, "train", epoch, peers)
-        place = trainer.run_epoch(replace(place, epoch=epoch, done=0), rows)
+        place = trainer.run_epoch(replace(place, epoch=epoch, done=0), batches)
         enter_phase(log, "evaluate", epoch, peers)
+        if (done := pace.settle(epoch)) is not None:
+            log.write(done)
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers, objective)
         log.write(Epoch(epoch=epoch, **asdict(score)))
@@ -145,9 +149,11 @@ def take_part(worker: Worker, part: Part) -> None:
     enter_phase(log, "finish", None, peers)
     peers.measure_idle(log)
     take_average(flat, peers)
+    pace.close()
+    rounds = pace.rounds
     # Before the process group is destroyed: as its last owner, DistributedDataParallel would wait
     # for the group's threads while holding the GIL, which they may need to end (torch 2.13).
-    del trainer, prepared, called
+    del trainer, prepared, pace, called
     gc.collect()
     peers.leave()
     if worker.rank == 0 and worker.files is not None:
@@ -159,7 +165,7 @@ def take_part(worker: Worker, part: Part) -> None:
             own_test_samples=own_size or None,
             samples_seen=part.samples_seen(place),
             steps=place.step,
-            rounds=place.round,
+            rounds=place.round if rounds is None else rounds,
         )
     )
     log.boundary(End)
@@ -172,28 +178,27 @@ class Trainer:
     part: Part
     worker: Worker
     prepared: Preparation
+    pace: Pace
     called: nn.Module
     """The prepared model, or its wrapper that splits batches over several GPUs."""
 
-    def run_epoch(self, place: Place, rows: Sequence[Tensor]) -> Place:
-        """A round ends after every `local_steps` steps, and with the epoch; the new place."""
+    def run_epoch(self, place: Place, batches: Iterator[Batch]) -> Place:
+        """The new place."""
         spec, device, objective = self.part.spec, self.worker.device, self.worker.objective
-        batches = self.worker.shard.batches(place.epoch, map(_not_empty, rows))
         clock = CpuClock()
-        for index, row in enumerate(rows, start=1):
-            pending = place.pending + 1
-            due = pending == spec.local_steps or index == len(rows)
+        for turn in self.pace.turns(place):
+            pending, due = place.pending + 1, turn.due
             cpu_before = clock.read()
             started = device.mark()
             inputs, labels = (tensor.to(device.torch_device) for tensor in next(batches))
             fed = device.mark()
             if due:
                 self.prepared.exchanger.begin_round(place.round, pending)
-            self.worker.optimizer.lr = learning_rate(spec, place.step)
+            self.worker.optimizer.lr = learning_rate(spec, turn.at)
             with _exchange_in_backward(self.prepared.model, due):
                 outputs = self.called(inputs)
                 loss = objective.mean(outputs, labels)
-                (loss if len(row) else 0.0 * loss).backward()
+                (loss if turn.samples else 0.0 * loss).backward()
             loss = loss.detach()
             computed, exchanged = self._exchange_and_update(due)
             done = device.mark()
@@ -213,13 +218,14 @@ class Trainer:
                 Step(
                     epoch=place.epoch,
                     step=place.step,
+                    of_all=turn.of_all,
                     loss=round(float(loss), 6),
-                    correct=objective.correct(outputs, labels) if len(row) else 0,
+                    correct=objective.correct(outputs, labels) if turn.samples else 0,
                     step_s=round(seconds(started, done), 6),
                     data_s=round(seconds(started, fed), 6),
                     compute_s=None if hidden else round(compute_s, 6),
                     exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
-                    samples=None if len(row) == spec.batch_size else len(row),
+                    samples=None if turn.samples == spec.batch_size else turn.samples,
                     **asdict(cpu),
                 )
             )
@@ -249,12 +255,6 @@ def _exchange_in_backward(model: nn.Module, due: bool) -> contextlib.AbstractCon
     if isinstance(model, nn.parallel.DistributedDataParallel) and not due:
         return model.no_sync()
     return contextlib.nullcontext()
-
-
-def _not_empty(row: Tensor) -> Tensor:
-    """Where there are fewer samples than workers, one without samples computes all the same: the
-    others wait for its part in the exchange. Its gradients are 0."""
-    return row if len(row) else row.new_zeros(1)
 
 
 def _test_size(spec: Experiment, data: Samples, last_epoch: bool) -> int:

@@ -8,7 +8,7 @@ from analysis.predict.forecast import TREE, Cluster
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError, between, one_of
 from cluster.spec.exchange.codecs import parse_codec
-from cluster.spec.exchange.strategies import EXCHANGING, STRATEGIES
+from cluster.spec.exchange.strategies import IN_STEP, STRATEGIES
 from cluster.spec.links import parse_link
 from cluster.spec.quantities import parse_size, parse_time
 
@@ -56,7 +56,8 @@ def read_fit(parser: Parser, args: argparse.Namespace) -> Fitted:
 
 def check(args: argparse.Namespace) -> None:
     """SpecError for what cannot be; args.strategies become the names asked for."""
-    known = list(EXCHANGING)
+    unpaced = [name for name, facts in STRATEGIES.items() if facts.unpaced]
+    known = list(IN_STEP)
     args.strategies = known if args.strategy == "all" else args.strategy.split(",")
     slow, stragglers = getattr(args, "bottleneck", {}), getattr(args, "straggler", {})
     if TREE in args.strategies and (slow or stragglers) and args.workers > MOST_OF_TREE:
@@ -64,6 +65,11 @@ def check(args: argparse.Namespace) -> None:
             raise SpecError(f"{TREE} with different nodes: at most {MOST_OF_TREE} workers")
         args.strategies = [name for name in known if name != TREE]
     for name in args.strategies:
+        if name in unpaced:
+            raise SpecError(
+                f"strategy {name} has no barrier: who exchanges when depends on timing, which is"
+                f" not simulated; measure it: ./measure.sh --strategy {name}"
+            )
         one_of("strategy", name, ["all", *known])
     between("--workers", args.workers, 2, MOST_WORKERS)
     for flag, ranks in (("--bottleneck", slow), ("--straggler", stragglers)):

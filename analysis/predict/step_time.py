@@ -19,7 +19,8 @@ MOST_WORKERS, ROUNDS = 16, 2
 def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
     """Seconds of a step that computes so long, with nodes that share this many cores."""
     run = experiment
-    if not facts_of(run.strategy).exchanges or run.workers == 1:
+    facts = facts_of(run.strategy)
+    if not facts.exchanges or facts.unpaced or run.workers == 1:
         return compute_s
     workers = min(run.workers, MOST_WORKERS)
     slow = parse_links(run.bottleneck) if run.bottleneck else {}

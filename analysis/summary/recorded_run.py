@@ -11,7 +11,15 @@ from analysis.summary.emulated_time import EmulatedTime
 from analysis.summary.node_log import NodeLog, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
-from cluster.spec.documents.events import End, Hello, Phase, RankOrder, Schedule, Step
+from cluster.spec.documents.events import (
+    End,
+    Exchanges,
+    Hello,
+    Phase,
+    RankOrder,
+    Schedule,
+    Step,
+)
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import facts_of
@@ -20,6 +28,7 @@ from cluster.spec.launchers import LAUNCHERS, TORCH_PEERS
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import RecordedSchedule
+from cluster.spec.schedules.unpaced import schedule_of
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,13 @@ class RecordedRun:
         return replace(self.setting(hello), order=tuple(order.order) if order else None)
 
     @cached_property
+    def exchanges(self) -> dict[int, list[Exchanges]]:
+        """By worker, of the epochs whose bytes are booked, in a run without a barrier."""
+        done = self.finished_epochs
+        logs = enumerate(self.workers)
+        return {rank: [e for e in log.all(Exchanges) if e.epoch <= done] for rank, log in logs}
+
+    @cached_property
     def recorded_schedule(self) -> RecordedSchedule | None:
         """Of a strategy of the user's own whose file has messages()."""
         found = self.logs[0].first(Schedule)
@@ -120,21 +136,32 @@ class RecordedRun:
             return None
         return RecordedSchedule.of(found.rounds, found.order, self.experiment.nodes)
 
+    def recorded_messages(self, hello: Hello, rounds: int) -> RecordedSchedule | None:
+        """What nodes recorded of the messages of `rounds` rounds; None where none did."""
+        if not self.experiment.is_unpaced:
+            return self.recorded_schedule
+        strategy = self.experiment.strategy
+        return schedule_of(self.exchanges, self.setting(hello), strategy, rounds)
+
     @property
     def has_schedule(self) -> bool:
-        """Whether bytes can be predicted."""
+        """Whether the messages of each round are known."""
         known = facts_of(self.experiment.strategy).has_schedule
         return known or self.recorded_schedule is not None
 
     def predict(self, hello: Hello, rounds: int) -> theory.Prediction | None:
         """Bytes of a round, mean over these rounds; None where no message schedule is known."""
-        if not self.has_schedule:
+        if not (self.has_schedule or self.experiment.is_unpaced):
             return None
-        strategy, recorded = self.experiment.strategy, self.recorded_schedule
-        return theory.predict(strategy, self.setting(hello), max(rounds, 1), recorded)
+        rounds = max(rounds, 1)
+        recorded = self.recorded_messages(hello, rounds)
+        return theory.predict(self.experiment.strategy, self.setting(hello), rounds, recorded)
 
     def predict_framing(self, hello: Hello, rounds: int) -> theory.Prediction | None:
-        """What the library adds to it, mean over these rounds; None where that is not known."""
+        """What the library adds to it, mean over these rounds; None where that is not known.
+
+        Frames of strategies without a barrier are in the prediction: no library adds to them.
+        """
         experiment = self.experiment
         by_gloo = LAUNCHERS[experiment.launcher].peers == TORCH_PEERS and not experiment.gpu
         if not by_gloo or not facts_of(experiment.strategy).has_schedule:

@@ -103,6 +103,8 @@ def waits(experiment: Experiment, steps: Sequence[Steps]) -> list[list[Wait]]:
     """
     if any(step.compute_s is None for of_worker in steps for step in of_worker):
         return [[] for _ in steps]
+    if experiment.is_unpaced:
+        return [[] for _ in steps]  # a round has no last one to wait for
     done = min(len(of_worker) for of_worker in steps)
     waited = [[Wait(0.0, None)] * done for _ in steps]
     for index in range(done):

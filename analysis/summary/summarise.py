@@ -12,11 +12,12 @@ from analysis.summary import (
     fidelity,
     gpu_use,
     program,
+    progress,
     traffic,
     training,
 )
 from analysis.summary.recorded_run import RecordedRun
-from analysis.summary.step_times import by_node, medians, rounds_of
+from analysis.summary.step_times import by_node, medians
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import Result
@@ -51,7 +52,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
     if run.experiment.program is not None:
         return program.describe(folder, run, status, error)
     experiment, result = run.experiment, run.logs[0].first(Result)
-    steps = min(len(of_worker) for of_worker in run.steps)
+    steps = progress.steps_of_each(run)
     return Summary(
         session=folder.session,
         run=folder.name,
@@ -61,7 +62,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         model_bytes=run.hello.model_bytes if run.hello else None,
         bucket_bytes=run.hello.bucket_bytes if run.hello else [],
         steps=steps,
-        rounds=rounds_of(experiment, steps),
+        rounds=progress.rounds_of_each(run, steps),
         epochs=len(run.logs[0].epochs),
         samples_seen=steps * experiment.batch_size,
         accuracy=result.accuracy if result else None,
@@ -70,6 +71,7 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         accuracy_by_worker_samples=result.own_test_samples if result else None,
         consensus_distance=result.consensus_distance if result else None,
         curve=_curve(run),
+        progress=progress.by_worker(run),
         bytes=traffic.bytes_by_phase(run),
         per_step=traffic.per_step(run),
         control_traffic=control_traffic.mean(run.control),
@@ -139,8 +141,8 @@ def _communication_bound_s(run: RecordedRun, links: Sequence[MeasuredLink]) -> f
     None, too, where no message schedule is known.
     """
     experiment = run.experiment
-    if run.hello is None or not experiment.links:
-        return None
+    if run.hello is None or not experiment.links or experiment.is_unpaced:
+        return None  # without a barrier, computing may hide all of it
     per_round = run.predict(run.hello, experiment.rounds)
     if per_round is None:
         return None

@@ -148,10 +148,11 @@ def matrix_of(
 
 def _predicted_pairs(run: RecordedRun, hello: Hello, rounds: int) -> predicted_matrix.Matrix | None:
     """In all rounds together; None where no message schedule is known."""
-    if not run.has_schedule:
+    if not (run.has_schedule or run.experiment.is_unpaced):
         return None
-    strategy, setting = run.experiment.strategy, run.setting_in_order(hello)
-    a_round = predicted_matrix.matrix(strategy, setting, max(rounds, 1), run.recorded_schedule)
+    strategy, setting, rounds = run.experiment.strategy, run.setting_in_order(hello), max(rounds, 1)
+    recorded = run.recorded_messages(hello, rounds)
+    a_round = predicted_matrix.matrix(strategy, setting, rounds, recorded)
     return [[cell * rounds for cell in row] for row in a_round]
 
 

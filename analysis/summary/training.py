@@ -54,9 +54,20 @@ def _epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[Epo
     """
     size = experiment.steps_per_epoch
     completed = min(len(of_worker) for of_worker in steps) // size
+    if experiment.is_unpaced:
+        return _unpaced_epochs(experiment, steps)
     return [
         _epoch(experiment, index + 1, [s[index * size : (index + 1) * size] for s in steps])
         for index in range(completed)
+    ]
+
+
+def _unpaced_epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[EpochCourse]:
+    """All workers together make the steps of an epoch, each as many as it can."""
+    completed = sum(map(len, steps)) // (experiment.steps_per_epoch * experiment.workers)
+    return [
+        _epoch(experiment, epoch, [[s for s in own if s.epoch == epoch] for own in steps])
+        for epoch in range(1, completed + 1)
     ]
 
 

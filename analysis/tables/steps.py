@@ -17,7 +17,7 @@ FIRST_STEPS = 5
 """Lab sheets ask for the losses of the first five."""
 STEP = b'{"event":"step"'
 BOUNDARIES = (b'{"event":"phase"', b'{"event":"end"')
-KEYS = ("t", "epoch", "step", "loss", "correct")
+KEYS = ("t", "epoch", "step", "loss", "correct", "of_all")
 COLUMNS = ("number", "rank", "epoch", "step", "loss", "correct", "seconds")
 
 
@@ -34,7 +34,7 @@ def read_steps(
         path = folder.events(rank)
         try:
             boundaries, lines = _chosen_lines(folder, rank, steps)
-            values = _values(lines)
+            values = _in_step(_values(lines), workers)
             if len(values):
                 seconds = _training_seconds(values["t"].to_numpy(), boundaries) / dilation
                 found.append(values.assign(number=number, rank=rank, seconds=seconds.round(4)))
@@ -65,6 +65,11 @@ def _values(lines: list[bytes]) -> pd.DataFrame:
     if (values.abs() > LARGEST_NUMBER).to_numpy().any() or values["step"].isna().any():
         raise ValueError("a number is missing or out of range")
     return values
+
+
+def _in_step(values: pd.DataFrame, workers: int) -> pd.DataFrame:
+    """Without a barrier a step stands where as many samples had been seen with one."""
+    return values.assign(step=(values["of_all"] / workers).apply(np.ceil).fillna(values["step"]))
 
 
 def _training_seconds(t: np.ndarray, lines: list[bytes]) -> np.ndarray:

@@ -105,6 +105,13 @@ class Experiment:
     """outer optimiser, which takes the mean change of parameters since the last round as its
     gradient: none, sgd:LR or nesterov:LR:MOMENTUM, for local-sgd and pairwise (default: none; sgd:1
     with a lossy codec)"""
+    staleness: int | None = _option(None, "strategy", "S", within=(0, 100_000))
+    """rounds that a worker may be ahead of the slowest, async-server only (default: no limit)"""
+    quorum: int | None = _option(None, "strategy", "Q", within=(1, MAX_WORKERS))
+    """workers that must have arrived before a round of quorum goes on (default: all but one)"""
+    grace: float | None = _option(None, "strategy", "SHARE", within=(0, 100))
+    """quorum only: how long it then waits for the others, as a share of the time that the round has
+    taken (default: 0.1)"""
     buffers: str = _option(None, "strategy", "WHAT", choices=BUFFERS)
     """what happens to buffers such as batch-norm statistics after an exchange (default: average for
     pairwise, else broadcast)"""
@@ -255,6 +262,21 @@ class Experiment:
     def nodes(self) -> int:
         """Workers are ranks 0 to workers-1; a parameter server is one node more."""
         return self.workers + facts_of(self.strategy).has_server
+
+    @property
+    def is_unpaced(self) -> bool:
+        """Whether no barrier holds workers to the same number of steps."""
+        return self.program is None and facts_of(self.strategy).unpaced
+
+    @property
+    def counter_rank(self) -> int:
+        """The worker that counts all steps of a run without a barrier or a server: the first that
+        is not slower than the others."""
+        slow = {
+            *(parse_links(self.bottleneck) if self.bottleneck else ()),
+            *(parse_cores(self.straggler) if self.straggler else ()),
+        }
+        return next((rank for rank in range(self.workers) if rank not in slow), 0)
 
     @property
     def device(self) -> str:
@@ -417,6 +439,8 @@ class Experiment:
             self.local_steps > 1 and f"h{self.local_steps}",
             self.compress != "none" and self.compress.replace(":", "-"),
             self.outer != "none" and self.outer.replace(":", "-"),
+            self.staleness is not None and f"s{self.staleness}",
+            self.quorum is not None and f"q{self.quorum}",
         ]
 
     def to_json(self) -> dict[str, Any]:

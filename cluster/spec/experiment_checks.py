@@ -19,7 +19,7 @@ from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import Codec, parse_codec
 from cluster.spec.exchange.outer import parse_outer
-from cluster.spec.exchange.strategies import STRATEGIES, WARMUP_EPOCHS, facts_of, own_defaults
+from cluster.spec.exchange.strategies import GRACE, OF_FEW, WARMUP_EPOCHS, facts_of, own_defaults
 from cluster.spec.faults import checks as faults
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
@@ -64,7 +64,7 @@ def complete(experiment: Experiment) -> None:
     _check_strategy(experiment)
     _check_outer(experiment)
     _check_codec(experiment, codec)
-    _check_passes(experiment)
+    _check_own_options(experiment)
     _check_nodes(experiment)
     _check_sites(experiment)
     _check_memory(experiment)
@@ -166,6 +166,8 @@ def _fill_defaults(experiment: Experiment) -> None:
     defaults["outer"] = "sgd:1" if lossy and experiment.strategy == "local-sgd" else "none"
     if facts.has_passes:
         defaults |= {"passes": 1, "schedule": "ring"}
+    if "quorum" in facts.own_options:
+        defaults |= {"quorum": max(1, experiment.workers - 1), "grace": GRACE}
     if experiment.optimizer not in WITHOUT_MOMENTUM:
         defaults["momentum"] = MOMENTUM
     for name, default in defaults.items():
@@ -308,23 +310,29 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
         raise SpecError(f"{codec} does not go with --buffers average: use broadcast or local")
 
 
-def _check_passes(experiment: Experiment) -> None:
-    passes, workers = experiment.passes, experiment.workers
-    if not facts_of(experiment.strategy).has_passes:
-        for name in ("passes", "schedule"):
-            if getattr(experiment, name) is not None:
-                raise SpecError(no_passes(name, experiment.strategy))
-    elif experiment.schedule == "exponential" and passes and 1 < passes < workers - 1:
+def _check_own_options(experiment: Experiment) -> None:
+    """Options that only a few strategies have."""
+    passes, workers, quorum = experiment.passes, experiment.workers, experiment.quorum
+    for name in OF_FEW:
+        own = name in facts_of(experiment.strategy).own_options
+        if not own and getattr(experiment, name) is not None:
+            raise SpecError(no_such_option(name, experiment.strategy))
+    if experiment.schedule == "exponential" and passes and 1 < passes < workers - 1:
         raise SpecError(
             f"schedule exponential makes pairs, so passes must be 1, not {passes};"
             " use schedule grid for larger groups"
         )
+    if quorum is not None and quorum > workers:
+        raise SpecError(
+            f"quorum {quorum} is more than the {workers} workers: use {workers} to wait for all, or"
+            " fewer"
+        )
 
 
-def no_passes(name: str, strategies: str) -> str:
-    """What --passes or --schedule is told where no strategy has them."""
-    having = [name for name, facts in STRATEGIES.items() if facts.has_passes]
-    return f"{name} does not apply to strategy {strategies}; it applies to: {', '.join(having)}"
+def no_such_option(name: str, strategies: str) -> str:
+    """What an option is told where no strategy has it."""
+    having = ", ".join(OF_FEW[name])
+    return f"{name} does not apply to strategy {strategies}; it applies to: {having}"
 
 
 def _refuse(experiment: Experiment, refused: dict[str, str]) -> None:

@@ -48,6 +48,13 @@ def makes_sense(strategy: str, options: dict[str, Any]) -> bool:
         return False
     if parameters and (options["reduce"] == "sum" or options["overlap"]):
         return False
+    if STRATEGIES[strategy].unpaced:
+        return (
+            parameters == (strategy != "async-server")
+            and (options["reduce"], options["overlap"]) == ("mean", False)
+            and (options["bucket_mb"], options["compress"]) == (None, "none")
+            and options["buffers"] in ("local", STRATEGIES[strategy].buffers)
+        )
     return strategy != "ddp" or not (
         parameters
         or options["reduce"] == "sum"
@@ -102,7 +109,7 @@ def test_a_refusal_says_why(strategy: str, options: dict[str, Any], reason: str)
 def test_a_strategy_has_defaults_of_its_own() -> None:
     chosen = {name: experiment(name) for name in STRATEGIES}
     average = {name for name, run in chosen.items() if run.average == "parameters"}
-    assert average == {"pairwise", "local-sgd"}
+    assert average == {"pairwise", "local-sgd", "async-pairwise", "quorum"}
     assert chosen["pairwise"].buffers == "average"
     assert chosen["single"].buffers == "local"
     assert chosen["allreduce"].buffers == "broadcast"

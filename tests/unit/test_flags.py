@@ -64,6 +64,9 @@ TYPED: dict[str, tuple[str, Any]] = {
     "overlap": ("", True),
     "launcher": ("horovod", "horovod"),
     "timeline": ("", True),
+    "staleness": ("3", 3),
+    "quorum": ("2", 2),
+    "grace": ("0.5", 0.5),
     "buffers": ("local", "local"),
     "model": ("mnist-bn", "mnist-bn"),
     "dataset": ("fashion-mnist", "fashion-mnist"),
@@ -98,6 +101,8 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     text, value = TYPED[name]
     with_passes = name in (*ONLY_PAIRWISE, "outer")
     strategy = "--strategy pairwise" if with_passes else "--strategy allreduce"
+    if name in ("staleness", "quorum", "grace"):
+        strategy = "--strategy async-server" if name == "staleness" else "--strategy quorum"
     strategy += " --launcher horovod" if name == "timeline" else ""
     strategy += " --compress int8" if name == "error_feedback" else ""
     strategy += " --model mnist-bn" if name == "buffers" else ""

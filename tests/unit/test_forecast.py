@@ -18,7 +18,7 @@ from analysis.predict.simulation.nodes import Costs
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
 from cluster.spec.documents.summary import Fidelity
-from cluster.spec.exchange.strategies import EXCHANGING, STRATEGIES
+from cluster.spec.exchange.strategies import IN_STEP, STRATEGIES
 from cluster.spec.links import Link
 from cluster.spec.schedules.recorded import PlannedMessage, RecordedSchedule
 
@@ -39,7 +39,7 @@ def step_s(strategy: str, **more: object) -> float:
     return forecast(cluster(strategy, **more), COSTS).step_s  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("strategy", EXCHANGING)
+@pytest.mark.parametrize("strategy", IN_STEP)
 def test_what_makes_an_exchange_longer_makes_a_step_longer(strategy: str) -> None:
     usual = step_s(strategy, compute_s=0.05)
     assert step_s(strategy, compute_s=0.05, rate_mbit=50) > 1.2 * usual
@@ -51,7 +51,7 @@ def test_what_makes_an_exchange_longer_makes_a_step_longer(strategy: str) -> Non
 
 
 def test_a_step_is_at_least_its_computing_and_the_bound_of_its_links() -> None:
-    for strategy in EXCHANGING:
+    for strategy in IN_STEP:
         asked = cluster(strategy, compute_s=0.05)
         found, bound = forecast(asked, COSTS), bound_s(asked)
         assert found.step_s >= 0.05

@@ -18,12 +18,12 @@ from analysis.predict.simulation import permutations, simulator
 from analysis.predict.simulation.message_plan import node_kinds
 from analysis.predict.simulation.nodes import Costs, Node, chunk_count
 from analysis.theory.critical_path import busiest_bytes, path_bytes
-from cluster.spec.exchange.strategies import STRATEGIES, facts_of
+from cluster.spec.exchange.strategies import IN_STEP, STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Messages, Setting, each_message, step_count
 
 RATE = 1e7
 MODEL_BYTES = 2_000_000
-EXCHANGING = [name for name, facts in STRATEGIES.items() if facts.exchanges]
+EXCHANGING = [name for name, f in STRATEGIES.items() if f.exchanges and not f.unpaced]
 ORACLE = Path(__file__).resolve().parents[1] / "simgrid_oracle.py"
 DEBIAN_PYTHON = "/usr/bin/python3"
 
@@ -166,7 +166,7 @@ def test_the_command_simulates_what_a_slow_link_does(capsys: pytest.CaptureFixtu
     assert command.main(asked.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line for line in lines if line.endswith(" x")}
-    assert set(rows) == set(EXCHANGING)
+    assert set(rows) == set(IN_STEP)
     assert " 10." in rows["allreduce"]
     assert " 1.0 x" not in rows["pairwise"]
 

@@ -12,9 +12,16 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from cluster.spec.documents.events import Phase
+from cluster.spec.experiment import Experiment
 from workloads.comm.flat import FlatModel
+from workloads.comm.pace import Pace
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
+
+TIMEOUT_S = 120
+"""A peer that is silent for this long in a step is an error. A dead peer is noticed at once when
+its connections break; NCCL has none within a host, so there it takes this long, or until the
+collector notices (cluster/gpu/collector.py)."""
 
 
 class RoundExchanger(Protocol):
@@ -36,6 +43,8 @@ class Preparation:
     """Applies the exchanged gradients and clears them."""
     hides_exchange: bool = False
     """The exchange happens inside backward: its time cannot be separated from compute time."""
+    pace: Pace | None = None
+    """Of workers that are not in step."""
 
 
 class Peers(Protocol):
@@ -67,6 +76,16 @@ class Peers(Protocol):
 
     def leave(self) -> None:
         """Close the connections, all nodes together; no Preparation may be referenced any more."""
+
+
+def timeout_s(spec: Experiment, model_bytes: int) -> float:
+    """A node that is silent for so long in an exchange is lost.
+
+    Longer for rounds of many steps, and for slow links that carry a model for every node.
+    """
+    slowest = spec.slowest_mbit
+    on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
+    return (TIMEOUT_S * spec.local_steps + on_the_wire_s) * spec.slowdown
 
 
 def enter_phase(log: EventLog, phase: str, epoch: int | None, peers: Peers) -> None:

@@ -13,19 +13,16 @@ from cluster.spec.experiment import Experiment
 from cluster.spec.own_code import is_own
 from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
-from workloads.comm.half import compressed
+from workloads.comm.half import compressed, wire_bytes
 from workloads.comm.messages import group_messages
-from workloads.comm.peers import Preparation
+from workloads.comm.peers import Preparation, timeout_s
 from workloads.comm.rendezvous import await_rendezvous
 from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
 from workloads.strategies import strategy_of
-
-TIMEOUT_S = 120
-"""A peer that is silent for this long in a step is an error. A dead peer is noticed at once when
-its connections break; NCCL has none within a host, so there it takes this long, or until the
-collector notices (cluster/gpu/collector.py)."""
+from workloads.unpaced import open_exchanger
+from workloads.unpaced.addresses import meet
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,8 @@ class TorchPeers:
             dist.broadcast(tensor, 0, group=self.group)
 
     def prepare(self, model: nn.Module, flat: FlatModel, optimizer: Optimizer) -> Preparation:
+        if self.spec.is_unpaced:
+            return self._prepare_unpaced(model, flat, optimizer)
         spec, strategy = self.spec, strategy_of(self.spec)
         wraps = strategy.wrap is not None
         exchange = strategy.exchange if wraps else compressed(strategy.exchange, spec.compress)
@@ -70,6 +69,14 @@ class TorchPeers:
             hides_exchange=wraps,
         )
 
+    def _prepare_unpaced(
+        self, model: nn.Module, flat: FlatModel, optimizer: Optimizer
+    ) -> Preparation:
+        addresses = meet(self.rank, timeout_s(self.spec, wire_bytes(flat, self.spec.compress)))
+        exchanger = open_exchanger(self.spec, self.rank, flat, addresses)
+        update = optimizer.step if self.spec.average == "parameters" else _updated_already
+        return Preparation(model, exchanger, update, pace=exchanger)
+
     def measure_idle(self, log: EventLog) -> None:
         """No-op: Gloo and NCCL send nothing while idle."""
 
@@ -77,6 +84,10 @@ class TorchPeers:
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
+
+
+def _updated_already() -> None:
+    """No-op: the server has sent new parameters."""
 
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
@@ -87,15 +98,15 @@ def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, interface)
     group_messages(spec.backend == "nccl")
-    timeout_s = _timeout_s(spec, model_bytes)
+    patience_s = timeout_s(spec, model_bytes)
     if rank:
-        await_rendezvous(timeout_s)  # torch would retry only after half a second
+        await_rendezvous(patience_s)  # torch would retry only after half a second
     dist.init_process_group(
         spec.backend,
         init_method="env://",
         rank=rank,
         world_size=spec.nodes,
-        timeout=datetime.timedelta(seconds=timeout_s),
+        timeout=datetime.timedelta(seconds=patience_s),
         **open_device(spec.device).process_group_options(),
     )
     group = dist.new_group(range(spec.workers)) if spec.nodes > spec.workers else None
@@ -120,10 +131,3 @@ def find_interface(master: str) -> str | None:
     return next(
         (name for name, found in addresses.items() if any(a.address == own for a in found)), None
     )
-
-
-def _timeout_s(spec: Experiment, model_bytes: int) -> float:
-    """Longer for rounds of many steps, and for slow links that carry a model for every node."""
-    slowest = spec.slowest_mbit
-    on_the_wire_s = 2 * spec.nodes * model_bytes * 8 / (slowest * 1e6) if slowest else 0.0
-    return (TIMEOUT_S * spec.local_steps + on_the_wire_s) * spec.slowdown

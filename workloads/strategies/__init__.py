@@ -41,7 +41,10 @@ def load(name: str) -> Strategy:
     )
 
 
-STRATEGIES: dict[str, Strategy] = {name: load(name) for name in strategies.STRATEGIES}
+STRATEGIES: dict[str, Strategy] = {
+    name: load(name) for name, facts in strategies.STRATEGIES.items() if not facts.unpaced
+}
+"""Those with a barrier; the others are in workloads/unpaced."""
 
 
 def strategy_of(spec: Experiment) -> Strategy:

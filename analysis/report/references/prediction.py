@@ -16,7 +16,7 @@ from analysis.predict.observations import Observation, observe_all
 from analysis.report import figures, page
 from analysis.report.context import Report
 from cluster.observe.units import bytes_text, percent_text, percents, seconds_text
-from cluster.spec.exchange.strategies import EXCHANGING, STRATEGIES
+from cluster.spec.exchange.strategies import IN_STEP, STRATEGIES
 from cluster.spec.links import Link, parse_link
 
 USUAL_MBIT = 100
@@ -92,7 +92,7 @@ def _is_near(model: Fitted, name: str, value: float) -> bool:
 def _predicted(model: Fitted, size: int, rate_mbit: float) -> list[page.Row]:
     """Every strategy that the model knows, with its defaults, by workers."""
     rows: list[page.Row] = []
-    for name in EXCHANGING:
+    for name in IN_STEP:
         facts = STRATEGIES[name]
         cluster = Cluster(
             strategy=name,

@@ -21,6 +21,8 @@ def most_bytes(experiment: Experiment) -> int:
     if experiment.program is not None:
         return LOG_BYTES
     steps = experiment.epochs * experiment.steps_per_epoch
+    if experiment.is_unpaced:
+        steps *= experiment.workers  # one may make most of them
     boundaries = experiment.epochs * experiment.nodes
     return (4 << 20) + 1024 * (steps + boundaries)
 

@@ -11,6 +11,7 @@ from cluster.spec.documents.event import KINDS, Event
 from cluster.spec.documents.membership import Place
 from cluster.spec.documents.records import SEGMENT_BYTES, Counters
 from cluster.spec.schedules.recorded import PlannedMessage
+from cluster.spec.schedules.unpaced import Partner
 
 __all__ = ["KINDS", "Event"]
 
@@ -128,7 +129,9 @@ class Step(Event, kind="step"):
     epoch: Count = 0
     """Epoch, from 1."""
     step: Count = 0
-    """Step of the run, from 1."""
+    """Step of the run, from 1: this worker's own."""
+    of_all: Count | None = None
+    """Which of the steps of all workers it is, from 1; null where a barrier keeps them equal."""
     loss: float | None = None
     """Training loss of the batch; null where it is not finite."""
     correct: Count | None = None
@@ -155,6 +158,25 @@ class Step(Event, kind="step"):
     throttled_s: Amount | None = None
     """Seconds of it in which the node's own CPU limit (`--cpus`, `--straggler`) stopped it; null
     where its control group cannot be read."""
+
+
+class Exchanges(Event, kind="exchanges"):
+    """What a worker did in an epoch without a barrier: it depends on timing."""
+
+    epoch: Count
+    """Epoch, from 1."""
+    steps: Count
+    """Steps that this worker made."""
+    rounds: Count
+    """Exchanges that it took part in."""
+    skipped: Count = 0
+    """Rounds that found no partner free, or its last exchange still going on."""
+    staleness_sum: Count = 0
+    """Staleness of its exchanges, added up (docs/strategies.md)."""
+    staleness_max: Count = 0
+    """The largest of them."""
+    partners: list[Partner] = field(default_factory=list)
+    """The exchanges that it began, by partner: what all nodes sent follows from them."""
 
 
 class Epoch(Event, kind="epoch"):

@@ -329,6 +329,31 @@ class Training(Document):
     """Every completed epoch."""
 
 
+class WorkerProgress(Document):
+    """How far one worker came in a run without a barrier."""
+
+    node: str
+    """The node's name."""
+    rank: Count
+    """The node's rank."""
+    steps: Count = 0
+    """Steps that it made."""
+    samples: Count = 0
+    """Samples that it trained on."""
+    samples_per_s: Amount | None = None
+    """Samples a second of training, emulated time."""
+    rounds: Count = 0
+    """Exchanges that it took part in."""
+    skipped: Count = 0
+    """Rounds that it left out: no partner was free, or its last exchange was still going on."""
+    participation: Share | None = None
+    """Its exchanges over those of the worker that has most; null without exchanges."""
+    staleness_mean: Amount | None = None
+    """Mean staleness of its exchanges (docs/strategies.md); null without exchanges."""
+    staleness_max: Count | None = None
+    """The largest."""
+
+
 class GpuUse(Document):
     """One GPU in its node's training; null is what the driver does not tell."""
 
@@ -407,13 +432,13 @@ class Summary(Document):
     bucket_bytes: list[Count] = field(default_factory=list)
     """Of it, the pieces that are exchanged one after the other, as in the event `hello`."""
     steps: Count | None = None
-    """Steps that every worker has made."""
+    """Steps that every worker has made; without a barrier the mean of all, rounded down."""
     rounds: Count | None = None
-    """Exchanges."""
+    """Exchanges; without a barrier those of a worker, the mean rounded down."""
     epochs: Count | None = None
     """Epochs that were evaluated."""
     samples_seen: Count | None = None
-    """Samples that each worker has trained on."""
+    """Samples that each worker has trained on; without a barrier the mean."""
     accuracy: Share | None = None
     """Final accuracy of the average of all workers' models, 0 to 1, on the last point's samples."""
     loss: float | None = None
@@ -426,6 +451,8 @@ class Summary(Document):
     """Final distance of the workers' models from their average, as in the event `epoch`."""
     curve: list[CurvePoint] = field(default_factory=list)
     """Score by epoch."""
+    progress: list[WorkerProgress] = field(default_factory=list)
+    """By rank, how far every worker came without a barrier; empty where they are in step."""
     bytes: Bytes | None = None
     """Bytes by phase and node."""
     per_step: PerStep | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from cluster.spec.errors import one_of
 from cluster.spec.schedules import messages as schedules
-from cluster.spec.schedules import push_sum
+from cluster.spec.schedules import push_sum, unpaced
 from cluster.spec.schedules.hierarchical import hierarchical
 from cluster.spec.schedules.messages import Messages, MessageSchedule, Setting, step_count
 from cluster.spec.schedules.pairwise import Repeat
@@ -47,6 +47,11 @@ class StrategyFacts:
     exchanges: bool = True
     local_steps: int = 1
     """The default of --local-steps."""
+    unpaced: bool = False
+    """No barrier holds workers to the same number of steps: an epoch ends by samples in all, and
+    messages depend on timing. `messages` is what is expected of equal nodes."""
+    own_options: tuple[str, ...] = ()
+    """Options that only this strategy has."""
     has_server: bool = False
     """A node of its own, the last rank, serves the workers."""
     needs_sites: bool = False
@@ -73,16 +78,30 @@ class StrategyFacts:
     @property
     def has_schedule(self) -> bool:
         """Whether its messages are known without a run."""
-        return self.messages is not schedules.unknown
+        return self.messages is not schedules.unknown and not self.unpaced
 
     @property
     def averages_everything(self) -> bool:
         """All workers with all, at every step, by default."""
-        return not (self.has_passes or self.with_one_other) and self.local_steps == 1
+        one_step = self.has_passes or self.with_one_other or self.unpaced
+        return not one_step and self.local_steps == 1
 
 
+GRACE = 0.1
+"""Default of --grace."""
 WARMUP_EPOCHS = 1.0
 """Of a scaled learning rate: without, some seeds do not learn in the first epochs."""
+
+IN_ONE_PIECE = "whose exchange with one other node is in one piece, whenever both are free"
+OF_UNPACED = {
+    "bucket_mb": IN_ONE_PIECE,
+    "overlap": IN_ONE_PIECE,
+    "buffers=broadcast": "which has no moment at which everyone could take worker 0's",
+    "reduce=sum": "where no round has a gradient of every worker",
+    "compress": "which sends what it exchanges as it is",
+    "gpu": "which sends from main memory",
+}
+"""What no strategy without a barrier takes."""
 
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
@@ -176,6 +195,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         colour="#c2417c",
         averages=("parameters",),
         has_passes=True,
+        own_options=("passes", "schedule"),
         buffers="average",
         refuses={
             "average=gradients": "which averages within small groups: with gradients alone the"
@@ -206,6 +226,45 @@ STRATEGIES: dict[str, StrategyFacts] = {
             " gradients use --strategy allreduce with --local-steps"
         },
     ),
+    "async-pairwise": StrategyFacts(
+        summary="no barrier: a worker averages parameters with whoever is free, and trains on",
+        messages=unpaced.expected_pairs,
+        colour="#e0559b",
+        averages=("parameters",),
+        unpaced=True,
+        buffers="average",
+        refuses=OF_UNPACED
+        | {"average=gradients": "whose workers train on different models, which they average"},
+    ),
+    "async-server": StrategyFacts(
+        summary="no barrier: a server updates the model by each gradient as it arrives",
+        messages=unpaced.expected_at_server,
+        colour="#7a52c7",
+        averages=("gradients",),
+        unpaced=True,
+        own_options=("staleness",),
+        has_server=True,
+        centre="server",
+        buffers="local",
+        refuses=OF_UNPACED
+        | {
+            "average=parameters": "whose server updates the model by gradients; quorum averages",
+            "buffers=average": "which sends gradients; buffers are averaged to be scored",
+        },
+    ),
+    "quorum": StrategyFacts(
+        summary="local-sgd at a server that goes on when Q workers have arrived; late ones merge",
+        messages=unpaced.expected_at_server,
+        colour="#3f8f4f",
+        averages=("parameters",),
+        unpaced=True,
+        own_options=("quorum", "grace"),
+        local_steps=8,
+        has_server=True,
+        centre="server",
+        buffers="average",
+        refuses=OF_UNPACED | {"average=gradients": "which merges changes of local training"},
+    ),
 }
 
 
@@ -213,6 +272,16 @@ EXCHANGING = tuple(
     name for name, facts in STRATEGIES.items() if facts.exchanges and not facts.needs_sites
 )
 """Those that exchange, on any nodes."""
+IN_STEP = tuple(name for name in EXCHANGING if not STRATEGIES[name].unpaced)
+"""Of them, those with a barrier: what they send when is known without a run."""
+OF_FEW: dict[str, tuple[str, ...]] = {
+    option: tuple(name for name, facts in STRATEGIES.items() if option in facts.own_options)
+    for option in dict.fromkeys(
+        option for facts in STRATEGIES.values() for option in facts.own_options
+    )
+}
+"""Options that only a few strategies have -> which."""
+
 
 OWN_COLOURS = ("#4c8c8a", "#b0639a", "#98713a", "#6f78c9", "#b3593e", "#4f8a3d", "#8f6fae")
 """Of users' programs and strategies, by name. Contrast as in StrategyFacts."""
@@ -257,6 +326,7 @@ def own_defaults(strategy: str) -> dict[str, object]:
         "error_feedback": 1.0,
         "outer": "none",
         "local_steps": facts.local_steps,
+        "grace": GRACE if "grace" in facts.own_options else None,
         "lr_rule": facts.lr_rule,
         "warmup_epochs": 0.0 if facts.lr_rule == "none" else WARMUP_EPOCHS,
     }

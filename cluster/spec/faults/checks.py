@@ -60,6 +60,7 @@ def _refuse_continue(experiment: Experiment) -> None:
         "gpu: it forms groups on Gloo": experiment.gpu > 0,
         "one worker, after whom nobody is left: use --workers 2 or more": experiment.workers == 1,
         f"strategy {strategy}, which is your own and planned for all workers": is_own(strategy),
+        f"strategy {strategy}, whose nodes grant each other steps": experiment.is_unpaced,
     }
     for what, applies in refused.items():
         if applies:

@@ -1,0 +1,147 @@
+"""The server of async-server and quorum: a thread for each worker, and one rule for all.
+
+A worker pushes and waits for its reply: the model, and how many steps to make next. The rule says
+when a push is taken into the model and who is replied to. Where no steps are left, replies wait
+until the last push of the epoch is in the model: all workers end an epoch with equal models.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cluster.spec.experiment import Experiment
+from cluster.spec.schedules.unpaced import Kind
+from workloads.unpaced.addresses import Addresses, Listener
+from workloads.unpaced.frames import Connection
+from workloads.unpaced.tickets import Tickets
+
+
+class Push(NamedTuple):
+    tensors: list[Tensor]
+    steps: int
+
+
+class Rule(Protocol):
+    """What a strategy's server does with pushes. All calls hold the server's lock."""
+
+    def begin(self) -> None:
+        """An epoch begins."""
+
+    def take(self, rank: int, push: Push) -> None:
+        """A worker has pushed; the tensors are the rule's until the worker is replied to."""
+
+    def patience_s(self, busy: int) -> float | None:
+        """How long to wait before settle() may find something; None: until there is a push.
+
+        `busy` workers have not pushed yet."""
+
+    def settle(self, busy: int) -> dict[int, int]:
+        """Take pushes into the model; staleness by rank of those that may have new steps."""
+
+    def sent(self, rank: int) -> None:
+        """This worker gets the model as it is now."""
+
+
+class Service:
+    """Connections of all workers, and the epochs' steps."""
+
+    def __init__(
+        self, spec: Experiment, addresses: Addresses, model: Sequence[Tensor], rule: Rule
+    ) -> None:
+        """`model` is what is sent: the rule changes it."""
+        self.spec, self._model, self._rule = spec, model, rule
+        self._lock = threading.Condition()
+        self._tickets = Tickets(spec)
+        self._epoch = 0
+        self._computing: set[int] = set()
+        """Workers that hold steps, or have not begun the epoch."""
+        self._waiting: set[int] = set()
+        """Workers that have pushed and wait for a reply."""
+        self._replies: dict[int, tuple[range, int]] = {}
+        self._inboxes: dict[int, list[Tensor]] = {}
+        self._failure: BaseException | None = None
+        self._listener = Listener(addresses, self._serve, self._fail)
+
+    def run_epoch(self, epoch: int) -> None:
+        """Until every worker has its last reply of the epoch."""
+        with self._lock:
+            self._epoch = epoch
+            self._tickets.begin(epoch)
+            self._computing = set(range(self.spec.workers))
+            self._rule.begin()
+            self._lock.notify_all()
+            while self._computing or self._waiting or self._replies:
+                self._wait()
+                if self._failure is not None:
+                    raise self._failure
+                self._release()
+
+    def close(self) -> None:
+        self._listener.expect_closing()
+        dist.barrier()
+        self._listener.close()
+
+    def _wait(self) -> None:
+        """For a push, or for the end of a grace window."""
+        patience_s = self._rule.patience_s(len(self._computing))
+        if patience_s is None or patience_s > 0:
+            self._lock.wait(patience_s)
+
+    def _release(self) -> None:
+        """Reply to whom the rule lets go on, and to all when the epoch is over."""
+        may_go_on = self._rule.settle(len(self._computing))
+        for rank in sorted(self._waiting & may_go_on.keys()):
+            steps = self._tickets.take(rank, self.spec.local_steps)
+            if steps:
+                self._reply(rank, steps, may_go_on[rank])
+                self._computing.add(rank)
+        if not self._computing and self._waiting <= may_go_on.keys():
+            for rank in sorted(self._waiting):
+                self._reply(rank, range(0), may_go_on[rank])
+
+    def _reply(self, rank: int, steps: range, staleness: int) -> None:
+        self._waiting.discard(rank)
+        self._replies[rank] = steps, staleness
+        self._lock.notify_all()
+
+    def _serve(self, connection: Connection) -> None:
+        kind, number, epoch, _ = connection.receive_header(may_wait=True)
+        if kind == Kind.BEGIN:
+            connection.rank = number
+            self._begin(connection, number, epoch)
+            return
+        rank = connection.rank
+        assert rank is not None
+        inbox = self._inboxes.setdefault(rank, [torch.empty_like(t) for t in self._model])
+        connection.receive_body(inbox)
+        with self._lock:
+            self._rule.take(rank, Push(inbox, number))
+            self._computing.discard(rank)
+            self._waiting.add(rank)
+            self._lock.notify_all()
+            self._lock.wait_for(lambda: rank in self._replies)
+            steps, staleness = self._replies[rank]
+            for tensor, copy in zip(self._model, inbox, strict=True):
+                copy.copy_(tensor)
+            self._rule.sent(rank)
+        connection.send(Kind.GRANT, len(steps), steps.start, staleness, body=inbox)
+        with self._lock:
+            del self._replies[rank]
+            self._lock.notify_all()
+
+    def _begin(self, connection: Connection, rank: int, epoch: int) -> None:
+        with self._lock:
+            self._lock.wait_for(lambda: self._epoch == epoch)
+            steps = self._tickets.take(rank, self.spec.local_steps)
+        connection.send(Kind.GRANT, len(steps), steps.start)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self._failure = error
+            self._lock.notify_all()

@@ -1,0 +1,47 @@
+"""async-server's rule: every gradient updates the model as it arrives.
+
+A worker may be at most S rounds ahead of the slowest (--staleness S): it waits for its reply until
+the slowest has caught up. So parameters lack at most what the others did in S + 1 rounds (stale
+synchronous parallel, Ho et al. 2013). Without a bound nobody waits (Downpour SGD, Dean et al.
+2012). Rounds are counted within an epoch.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from torch import Tensor
+
+from workloads.unpaced.serving import Push
+
+Update = Callable[[list[Tensor], int], None]
+"""Updates the model by gradients; the number of steps of all workers that are in it then."""
+
+
+class Updating:
+    """Implements serving.Rule."""
+
+    def __init__(self, workers: int, bound: int | None, update: Update) -> None:
+        self._bound = math.inf if bound is None else bound
+        self._update, self._workers = update, workers
+        self._rounds: Counter[int] = Counter()
+        self._steps = 0
+
+    def begin(self) -> None:
+        self._rounds = Counter(dict.fromkeys(range(self._workers), 0))
+
+    def take(self, rank: int, push: Push) -> None:
+        self._steps += push.steps
+        self._update(push.tensors, self._steps)
+        self._rounds[rank] += 1
+
+    def patience_s(self, busy: int) -> None:
+        """Nothing changes without a push."""
+
+    def settle(self, busy: int) -> dict[int, int]:
+        slowest = min(self._rounds.values())
+        ahead = {rank: rounds - slowest for rank, rounds in self._rounds.items()}
+        return {rank: by for rank, by in ahead.items() if by <= self._bound or not busy}
+
+    def sent(self, rank: int) -> None:
+        """Its staleness was told when it was let go on."""
