@@ -31,6 +31,7 @@ from cluster.spec.exchange.strategies import StrategyFacts, facts_of
 from cluster.spec.links import Link
 from cluster.spec.schedules.messages import (
     RECEIVER_FRAMING_BYTES,
+    Amount,
     Flow,
     Messages,
     Setting,
@@ -240,16 +241,23 @@ def on_the_wire(messages: Messages) -> Messages:
     Every part has its own segments, of which the last is not full, and the library's two notices
     are packets of their own. All of it goes with the data.
     """
-    return tuple(
-        replace(flow, message_bytes=Fraction(_wire_bytes(flow) / WIRE_PER_PAYLOAD))
-        for flow in messages
-    )
+    return tuple(map(_flow_on_the_wire, messages))
 
 
-def _wire_bytes(flow: Flow) -> float:
-    part = flow.message_bytes / flow.parts + DATA_FRAMING_BYTES
+def _flow_on_the_wire(flow: Flow) -> Flow:
+    if not flow.cuts:
+        whole = flow.parts * _wire_bytes(Fraction(flow.message_bytes) / flow.parts)
+        return replace(flow, message_bytes=Fraction(whole))
+    sizes = {cut: _wire_bytes(cut) for cut in set(flow.cuts)}
+    cuts = tuple(sizes[cut] for cut in flow.cuts)
+    return replace(flow, message_bytes=sum(cuts), cuts=cuts)
+
+
+def _wire_bytes(part_bytes: Amount) -> Fraction:
+    part = part_bytes + DATA_FRAMING_BYTES
     packets = math.ceil(part / SEGMENT_BYTES) + NOTICES
-    return float(flow.parts * (part + NOTICES * DATA_FRAMING_BYTES + HEADER_BYTES * packets))
+    taken = float(part + NOTICES * DATA_FRAMING_BYTES + HEADER_BYTES * packets)
+    return Fraction(taken / WIRE_PER_PAYLOAD)
 
 
 def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:

@@ -11,11 +11,14 @@ from analysis.theory.critical_path import path_bytes
 from analysis.theory.predicted_bytes import predict_framing
 from cluster.spec.exchange.strategies import STRATEGIES, facts_of, messages
 from cluster.spec.schedules.messages import (
+    CHUNKS,
+    LEAST_CHUNK_BYTES,
     Amount,
     Flow,
     Message,
     Messages,
     Setting,
+    chunk_lengths,
     each_message,
     framing,
     step_count,
@@ -177,6 +180,17 @@ def test_every_message_of_the_library_adds_144_bytes(strategy: str, workers: int
     assert sum(flow.pair_bytes * len(flow.sources) for flow in framing(found)) == 144 * parts
 
 
+@pytest.mark.parametrize("size", [0, 1, 8192, 8193, 48_000, 87_040, 10**6, 4 * 10**6, 10**8])
+def test_the_chunks_of_a_pipeline_are_all_of_it_and_short_at_its_ends(size: int) -> None:
+    chunks = chunk_lengths(size, LEAST_CHUNK_BYTES)
+    assert sum(chunks) == size
+    assert min(chunks, default=1) >= 1
+    assert max(chunks, default=0) <= max(LEAST_CHUNK_BYTES, -(-size // CHUNKS))
+    assert max(chunks, default=0) >= min(size, LEAST_CHUNK_BYTES // 8)
+    filling = chunks[0] + chunks[-1] if chunks else 0
+    assert filling <= max(2 * LEAST_CHUNK_BYTES / 4, size / 3 + 2)
+
+
 def test_an_all_reduce_cuts_its_pieces_in_two_and_a_star_in_chunks() -> None:
     def sent(strategy: str, size: int, *buckets: int) -> float:
         found = Setting(workers=4, model_bytes=size, bucket_bytes=buckets)
@@ -185,7 +199,7 @@ def test_an_all_reduce_cuts_its_pieces_in_two_and_a_star_in_chunks() -> None:
     assert sent("allreduce", 87_040) == 144 * 12
     assert sent("allreduce", 40 * 2**20) == 144 * 60  # ten parts of 1 MiB to a piece
     assert sent("ring", 87_040) == 144 * 6
-    assert sent("gather-scatter", 87_040) == 144 * 3 * 1.5  # three chunks
+    assert sent("gather-scatter", 87_040) == 144 * 6 * 1.5  # six chunks
     assert sent("allreduce", 87_040, 40_000, 47_040) == 144 * 24
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from analysis.predict import command
 from analysis.predict.simulation import permutations, simulator
 from analysis.predict.simulation.message_plan import node_kinds
-from analysis.predict.simulation.nodes import Costs, Node, chunk_count
+from analysis.predict.simulation.nodes import Costs, Node, chunk_sizes
 from analysis.theory.critical_path import busiest_bytes, path_bytes
 from cluster.spec.exchange.strategies import IN_STEP, STRATEGIES, facts_of
 from cluster.spec.schedules.messages import Messages, Setting, each_message, step_count
@@ -71,7 +72,7 @@ def filling_s(messages: Messages) -> float:
         depth.append(1 + max((depth[place] for place in message.waits_for), default=0))
     partners = Counter(source for source, _ in {(m.source, m.destination) for m in each})
     steps = step_count(messages)
-    chunk = max(float(m.bytes) / chunk_count(m.parts, steps) for m in each)
+    chunk = max(chain.from_iterable(chunk_sizes(message, steps) for message in each))
     return max(depth) * max(partners.values()) * chunk / RATE
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from analysis.predict.simulation.fair_links import Ends
-from analysis.predict.simulation.nodes import Node, chunk_count
+from analysis.predict.simulation.nodes import Node, chunk_sizes
 from cluster.spec.schedules.messages import Flow, Message, Messages, each_message
 
 
@@ -113,8 +113,8 @@ class Plan:
     weight: list[tuple[int, int, int]] = field(default_factory=list)
     """How many are like it: of the sender, of the receiver, of all."""
     ends: list[Ends] = field(default_factory=list)
-    bytes: list[float] = field(default_factory=list)
-    chunks: list[int] = field(default_factory=list)
+    chunks: list[tuple[float, ...]] = field(default_factory=list)
+    """Bytes of each."""
     gate: list[Gate] = field(default_factory=list)
     opens: list[list[Gate]] = field(default_factory=list)
     """The gates that wait for it."""
@@ -141,12 +141,11 @@ class Plan:
         last: dict[tuple[int, int], int] = {}
         gates: dict[tuple[Any, ...], Gate] = {}
         for place, message in enumerate(messages):
-            size = float(message.bytes)
-            chunks = chunk_count(message.parts, steps)
+            chunks = chunk_sizes(message, steps)
             ready = {message.source, message.destination}
-            key = (tuple(sorted(ready)), message.waits_for, chunks)
+            key = (tuple(sorted(ready)), message.waits_for, len(chunks))
             if key not in gates:
-                gate = gates[key] = Gate(len(ready) + len(message.waits_for), [0] * chunks)
+                gate = gates[key] = Gate(len(ready) + len(message.waits_for), [0] * len(chunks))
                 for node in ready:
                     self.computing_opens.setdefault((index, node), []).append(gate)
                 for other in message.waits_for:
@@ -157,7 +156,6 @@ class Plan:
             weight = weights[message.source, message.destination, message.step]
             self.weight.append(weight)
             self.ends.append((message.source, message.destination, weight))
-            self.bytes.append(size)
             self.chunks.append(chunks)
             self.gate.append(gates[key])
             connection = message.source, message.destination

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cluster.spec.schedules.messages import Flow, Message
 
 Floats = NDArray[np.float64]
 
@@ -79,9 +81,17 @@ class Timeline:
         return median(((ends[width:] - ends[:-width]) / width).ravel().tolist())
 
 
-def chunk_count(parts: int | Fraction, steps: int) -> int:
-    """Parts that are simulated; in many steps their number hardly matters: fewer are quicker."""
-    return min(math.ceil(parts), max(FEWEST_PARTS, MOST_PARTS // steps))
+def chunk_sizes(message: Flow | Message, steps: int) -> tuple[float, ...]:
+    """Bytes of the parts that are simulated; in many steps their number hardly matters.
+
+    Fewer are quicker: parts are put together then.
+    """
+    count = min(math.ceil(message.parts), max(FEWEST_PARTS, MOST_PARTS // steps))
+    whole = float(message.message_bytes if isinstance(message, Flow) else message.bytes)
+    if not message.cuts:
+        return (whole / count,) * count
+    edges = [len(message.cuts) * place // count for place in range(count + 1)]
+    return tuple(float(sum(message.cuts[begin:end])) for begin, end in pairwise(edges))
 
 
 def last_stages(times: Sequence[Floats], buckets: int) -> Floats:

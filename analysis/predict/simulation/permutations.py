@@ -15,7 +15,7 @@ from analysis.predict.simulation.nodes import (
     Floats,
     Node,
     Timeline,
-    chunk_count,
+    chunk_sizes,
     last_stages,
 )
 from cluster.spec.schedules.messages import Flow, Messages
@@ -81,28 +81,23 @@ def _exchange(
     costs: Costs,
 ) -> None:
     """Every node of the flow sends `count` messages to its neighbour; `end` becomes later."""
-    sources, destinations, size = (
-        list(flow.sources),
-        list(flow.destinations),
-        float(flow.message_bytes),
-    )
-    chunks = chunk_count(flow.parts, flow.count)
+    sources, destinations = list(flow.sources), list(flow.destinations)
+    chunks = chunk_sizes(flow, flow.count)
     start = np.maximum(ready[sources], ready[destinations])
-    copy_s = costs.byte_s * size / chunks
     sent = start.copy()
-    have = np.tile(ready[:, None], (1, chunks))
+    have = np.tile(ready[:, None], (1, len(chunks)))
     """By node and chunk, when it can be passed on."""
     steps = flow.count if len(ready) > 1 else min(flow.count, ENOUGH)
     for _ in range(steps):
         before, arrived = sent, have.copy()
-        for chunk in range(chunks):
+        for chunk, size in enumerate(chunks):
             begin = np.maximum(np.maximum(have[sources, chunk], start) + costs.message_s, sent)
             passed = np.maximum(
-                links[0].carry(sources, begin, size / chunks),
-                links[1].carry(destinations, begin, size / chunks),
+                links[0].carry(sources, begin, size),
+                links[1].carry(destinations, begin, size),
             )
             sent = passed
-            arrived[destinations, chunk] = passed + delay[sources] + copy_s
+            arrived[destinations, chunk] = passed + delay[sources] + costs.byte_s * size
         have = arrived
     if steps < flow.count:
         later = (flow.count - steps) * (sent - before)

@@ -144,17 +144,17 @@ class _Simulation:
 
     def _send(self, message: int) -> None:
         """Send the next chunk, if it is prepared, and the connection free."""
-        chunks = self.plan.chunks[message]
-        is_prepared = self.sent[message] < min(chunks, self.prepared[message])
+        chunks, sent = self.plan.chunks[message], self.sent[message]
+        is_prepared = sent < min(len(chunks), self.prepared[message])
         if (
             is_prepared
             and message not in self.flowing
             and self._has_left(self.plan.before[message])
         ):
-            self.flowing[message] = self.plan.bytes[message] / chunks
+            self.flowing[message] = chunks[sent]
 
     def _has_left(self, message: int | None) -> bool:
-        return message is None or self.sent[message] == self.plan.chunks[message]
+        return message is None or self.sent[message] == len(self.plan.chunks[message])
 
     def _left(self, message: int) -> None:
         """A chunk has left its node."""
@@ -163,7 +163,7 @@ class _Simulation:
         self.sent[message] += 1
         del self.flowing[message]
         delay = self.nodes[plan.source[message]].delay_s
-        delay += self.costs.byte_s * plan.bytes[message] / plan.chunks[message]
+        delay += self.costs.byte_s * plan.chunks[message][chunk]
         if delay:
             self._after(delay, partial(self._arrived, message, chunk))
         else:
@@ -175,7 +175,7 @@ class _Simulation:
                 self._send(after)
 
     def _arrived(self, message: int, chunk: int) -> None:
-        chunks = self.plan.chunks[message]
+        chunks = len(self.plan.chunks[message])
         is_last = chunk + 1 == chunks
         for gate in self.plan.opens[message]:
             if len(gate.arrived) == chunks:

@@ -137,9 +137,9 @@ class Setting:
         return replace(self, model_bytes=size, **alone)
 
 
-CHUNKS, LEAST_CHUNK_BYTES = 128, 32 * 1024
+CHUNKS, FEW_CHUNKS, LEAST_CHUNK_BYTES = 128, 6, 32 * 1024
 """Parts of a message that is passed on part by part: about so many, none smaller but at its two
-ends."""
+ends and in short messages."""
 MANY_CHUNKS = 16
 SEGMENT_BYTES = 2**20
 """Most of a segment of Gloo's all-reduce."""
@@ -161,6 +161,8 @@ class Flow:
     count: int = 1
     parts: Amount = 1
     """Of each message, on average: the library sends them as messages of their own."""
+    cuts: tuple[Amount, ...] = ()
+    """Bytes of each part; empty: they are equal."""
     in_step: bool = False
     """Whether it also waits for what reaches its destination at earlier steps: where a rank asks
     for a message only after the one before, the library holds it back until then."""
@@ -189,6 +191,7 @@ class Message(NamedTuple):
     bytes: Amount
     step: int
     parts: Amount
+    cuts: tuple[Amount, ...]
     waits_for: tuple[int, ...]
 
 
@@ -209,7 +212,7 @@ def each_message(messages: Messages) -> list[Message]:
         begin = len(found)
         for flow in now:
             for source, destination in zip(flow.sources, flow.destinations, strict=True):
-                message = (source, destination, flow.message_bytes, step, flow.parts)
+                message = (source, destination, flow.message_bytes, step, flow.parts, flow.cuts)
                 others = arrived.get(destination) or waited.get(destination, ())
                 more = [place for place in others if flow.in_step and place < begin]
                 waits_for = tuple(sorted({*waited[source], *more})) if more else waited[source]
@@ -223,13 +226,16 @@ def chunk_lengths(length: int, least: int) -> list[int]:
     """The chunks of a pipelined message of so many elements; `least` is the usual least length.
 
     A pipeline idles for its first chunk while it fills and for its last while it drains. So the
-    chunks at both ends of a long message are an eighth, a quarter and half as long as the others.
+    chunks at both ends of a long message are an eighth, a quarter and half as long as the others,
+    and a short one has FEW_CHUNKS equal ones, or fewer of about a quarter of that.
     """
-    size = max(-(-length // CHUNKS), least)
+    short = max(-(-length // FEW_CHUNKS), least // 4, 1)
+    size = max(-(-length // CHUNKS), min(short, least))
     ends = [size // 8, size // 4, size // 2] if length >= MANY_CHUNKS * size else []
     middle = length - 2 * sum(ends)
-    full, rest = divmod(middle, size)
-    return [*ends, *[size] * full, *([rest] if rest else []), *reversed(ends)]
+    shorter, longer = divmod(middle, count) if (count := -(-middle // size)) else (0, 0)
+    chunks = [shorter + 1] * longer + [shorter] * (count - longer)
+    return [*ends, *chunks, *reversed(ends)]
 
 
 def framing(messages: Messages) -> Messages:
@@ -253,9 +259,10 @@ def boundary_bytes(nodes: int) -> int:
     return 2 * (nodes - 1).bit_length() * (SENDER_FRAMING_BYTES + RECEIVER_FRAMING_BYTES)
 
 
-def pipeline_parts(message_bytes: int) -> int:
-    """Of a message that is passed on part by part (workloads/comm/messages.py)."""
-    return len(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES)) or 1
+def pipeline_cuts(message_bytes: int) -> dict[str, Any]:
+    """Of a flow of messages that are passed on part by part (workloads/comm/messages.py)."""
+    cuts = tuple(chunk_lengths(message_bytes, LEAST_CHUNK_BYTES))
+    return {"parts": len(cuts) or 1, "cuts": cuts}
 
 
 def all_reduce_segments(message_bytes: int, workers: int, item_bytes: int) -> int:
@@ -314,10 +321,10 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     if not leaves:
         return ()
     ends, middle = tuple(leaves), (centre,) * len(leaves)
-    parts = pipeline_parts(message_bytes)
+    cuts = pipeline_cuts(message_bytes)
     return (
-        Flow(ends, middle, message_bytes, step=0, parts=parts),
-        Flow(middle, ends, message_bytes, step=1, parts=parts),
+        Flow(ends, middle, message_bytes, step=0, **cuts),
+        Flow(middle, ends, message_bytes, step=1, **cuts),
     )
 
 
@@ -438,7 +445,7 @@ def all_gather(_index: int, setting: Setting) -> Messages:
     if setting.workers == 1:
         return ()
     flow = _round_the_ring([setting.ring], setting.exchanged_bytes, setting.workers - 1, 1)
-    return (replace(flow, parts=pipeline_parts(setting.exchanged_bytes)),)
+    return (replace(flow, **pipeline_cuts(setting.exchanged_bytes)),)
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
@@ -449,7 +456,7 @@ def gather_scatter(_index: int, setting: Setting) -> Messages:
     found = _star(0, range(1, setting.workers), setting.exchanged_bytes)
     if parse_codec(setting.compress).adds_up:
         return found
-    return tuple(replace(flow, parts=1) for flow in found)
+    return tuple(replace(flow, parts=1, cuts=()) for flow in found)
 
 
 def parameter_server(_index: int, setting: Setting) -> Messages:
@@ -461,8 +468,8 @@ def reduce_broadcast(_index: int, setting: Setting) -> Messages:
     """Chunk by chunk: the mean of one goes down while sums of the next ones go up."""
     up = _up_the_tree(setting.ring, setting.exchanged_bytes)
     down = _down_the_tree(setting.ring, setting.exchanged_bytes, step_count(up))
-    parts = pipeline_parts(setting.exchanged_bytes)
-    return tuple(replace(flow, parts=parts) for flow in up + down)
+    cuts = pipeline_cuts(setting.exchanged_bytes)
+    return tuple(replace(flow, **cuts) for flow in up + down)
 
 
 def groups_of_neighbours(index: int, setting: Setting) -> Messages:
