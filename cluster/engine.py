@@ -53,7 +53,8 @@ def check_limits(
 
     SpecError for a limit above what the machine has: it would have no effect.
     """
-    cpus = max((c for e in experiments for c in e.host_limits.values()), default=None)
+    wanted = (c for e in experiments for c in (*e.host_limits.values(), *e.fault_cores.values()))
+    cpus = max(wanted, default=None)
     total_bytes = max((e.total_memory_bytes or 0 for e in experiments), default=0) or None
     if cpus is not None and cpus > cores:
         raise SpecError(f"{cpus:g} CPU cores for a node are more than this machine's {cores}")
@@ -109,7 +110,8 @@ class ClusterPlan:
     auxiliary_services: tuple[str, ...]
     """Names of nodes that do not train; their ranks follow the others'."""
     cpus: dict[int, float]
-    """CPU cores of this host by rank, where they are limited."""
+    """CPU cores of this host by rank, where they are limited; infinite where only a fault limits
+    them."""
     memory_bytes: int | None
     """Memory of each node that trains, where it is limited."""
     links: dict[int, Link]
@@ -167,6 +169,17 @@ class Cluster(Protocol):
         where it cannot be done.
         """
         raise EngineError("links of this engine's nodes are not shaped")
+
+    def disturb(self, kind: str, rank: int) -> None:
+        """Do to a running node what cluster.faults.deed calls kill, stop, resume, unplug or plug.
+
+        EngineError where it cannot be done.
+        """
+        raise EngineError("this engine's nodes cannot be disturbed")
+
+    def limit_cores(self, rank: int, cores: float | None) -> None:
+        """Give a node another number of this host's cores, None for no limit; or EngineError."""
+        raise EngineError("this engine's nodes have no CPU limit")
 
     def exited(self) -> dict[int, int]:
         """Exit codes of the nodes that have ended, by rank; 128 + signal where one ended them."""

@@ -1,6 +1,7 @@
 """A session: the runs of one ./measure.sh call, grouped by the cluster they share."""
 
 import itertools
+import math
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
@@ -113,7 +114,7 @@ class Session:
             name=f"{self.folder.name}-{folder.name[:3]}",
             nodes=first.nodes,
             auxiliary_services=first.auxiliary_services,
-            cpus=first.host_limits,
+            cpus={**dict.fromkeys(first.fault_cores, math.inf), **first.host_limits},
             memory_bytes=first.memory_per_node,
             links=first.links,
             dilation=first.slowdown,
@@ -175,7 +176,7 @@ class Session:
         is_here = experiment.engine != EXISTING
         host = HostCollector(folder.host, experiment.interval) if is_here else nullcontext()
         continues = experiment.on_failure == CONTINUE
-        roll = Roll(experiment, folder) if continues else None
+        roll = Roll(experiment, folder, experiment.absent) if continues else None
         leaving = closing(roll) if roll else nullcontext()
         with folders.of_run(folder, experiment), collector, gpus, host, leaving:
             self.progress.begin(experiment, folder, collector, self._place(folder))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cluster.elastic.roll import Roll
 from cluster.engine import Cluster
-from cluster.host.process_state import count_memory_kills
+from cluster.faults.conductor import Conductor
+from cluster.faults.host_events import HostEvents
+from cluster.host.process_state import count_memory_kills, how_ended
 from cluster.observe.cause import COMPLAINT, Evidence, explain, explain_early_end
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
@@ -15,6 +17,7 @@ from cluster.observe.progress import Progress
 from cluster.observe.stall import StallWatch, explain_hang
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import Boundary, Event, Hello, Notice
+from cluster.spec.documents.fault_events import Noticed
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.node_files import plain_text
@@ -56,6 +59,8 @@ def watch_run(
                 if isinstance(event, Hello) and rank == 0:
                     warn_of_burst(cluster.links, event.model_bytes)
             if watch.is_over:
+                for fault in watch.conductor.never_happened():
+                    progress.say(f"  fault {fault} never happened: the run ended before")
                 return
             if not folder.events(0).parent.is_dir():
                 raise RunFailed(FOLDER_REMOVED)
@@ -63,6 +68,7 @@ def watch_run(
             progress.tick()
             time.sleep(POLL_S)
     finally:
+        watch.conductor.close()
         folder.stack_request.unlink(missing_ok=True)
         for name in experiment.event_writers:
             folder.heartbeat_of(name).unlink(missing_ok=True)
@@ -82,6 +88,9 @@ class _RunWatch:
         self._experiment, self._folder, self._roll = experiment, folder, roll
         self._cluster, self._progress = cluster, progress
         self._names = experiment.all_names
+        self._host_events = HostEvents(folder.host_events)
+        self.conductor = Conductor(experiment, cluster, self._host_events.write, progress.say)
+        self._noticed: set[int] = set()
         writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
         files = {rank: folder.events_of(name) for rank, name in writers.items()}
         self.nodes = NodeWatch(files, most_bytes(experiment))
@@ -116,6 +125,7 @@ class _RunWatch:
             if self._roll:
                 self._roll.note_event(rank, event)
             self._progress.event(rank, event)
+            self.conductor.note(rank, event)
             self._liveness.note_event(rank, event, self._clock.now)
             self._stall.note_event(event)
             if isinstance(event, Notice):
@@ -127,6 +137,7 @@ class _RunWatch:
 
     def look(self, sent_rates: Callable[[], Mapping[int, float]]) -> None:
         """RunFailed when the run cannot go on."""
+        self.conductor.tick()
         exited = self._cluster.exited()
         now = self._clock.tick()
         if now - self._looked_at >= LOOK_S:
@@ -137,6 +148,9 @@ class _RunWatch:
         if self._roll:
             exits = {}
             self._call_roll(self._roll, exited, now)
+        for rank in exits.keys() - self._noticed:
+            self._noticed.add(rank)
+            self._notice((rank,), how_ended(exits[rank]))
         evidence = Evidence(
             self._names,
             exits,
@@ -157,7 +171,12 @@ class _RunWatch:
         if any(beat and beat.exit_code for beat in beats.values()):
             self.read_events()
         for rank, code in roll.ends_of_members(exited, beats).items():
-            roll.lose(rank, self._explain_end(rank, code), comes_back=False)
+            why = self._explain_end(rank, code)
+            self._notice((rank,), why)
+            roll.lose(rank, why, comes_back=False)
+        for rank in self.conductor.may_return & roll.crew.away.keys():
+            self.conductor.may_return.remove(rank)
+            roll.allow(rank)
         if change := roll.look(self._findings, now):
             self._progress.say(change)
         failures = self.nodes.failures
@@ -181,6 +200,11 @@ class _RunWatch:
             return None
         return write_memory(per_node)
 
+    def _notice(self, ranks: Collection[int], why: str) -> None:
+        """Record that nodes do not go on."""
+        for rank in ranks:
+            self._host_events.write(Noticed(node=self._names[rank], why=why))
+
     def _judge(self, now: float) -> None:
         running, liveness = self.nodes.remaining, self._liveness
         for rank in running:
@@ -193,6 +217,7 @@ class _RunWatch:
         known = {finding.key for finding in before}
         for finding in self._findings:
             if finding.key not in known:
+                self._notice(finding.ranks, finding.text)
                 follows = "the others go on without it" if self._roll else "the run ends"
                 self._progress.say(f"  {finding.text}; {follows} after {GRACE_S:g} s of this")
         for finding in before:

@@ -43,6 +43,7 @@ class EventLog:
         `aloud` prints the readable lines, too, where events go to a file.
         """
         self.node, self.workers_on_host, self.aloud = node, workers_on_host, aloud
+        self.path = path
         self.file: TextIO | None = None if path is None else path.open("a", buffering=1)
 
     def boundary(self, kind: type[Boundary], **values: Any) -> None:

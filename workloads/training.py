@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from cluster.spec.clock import now
 from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, Result, Step
 from cluster.spec.documents.membership import Place
 from cluster.spec.documents.node_files import NodeFiles
@@ -29,6 +30,7 @@ from workloads.data.samples import Samples
 from workloads.device import Device, Mark, open_device
 from workloads.evaluate import own_accuracy, score_consensus, take_average
 from workloads.event_log import EventLog
+from workloads.faults import FaultPoints
 from workloads.launchers import join
 from workloads.models.networks import model_of
 from workloads.objective import Objective, objective_of
@@ -129,7 +131,8 @@ def take_part(worker: Worker, part: Part) -> None:
     part.begin(peers, state_of(model, flat, worker.optimizer, prepared.exchanger))
     called = worker.device.data_parallel(prepared.model, spec.gpu)
     pace: Pace = prepared.pace or InStep(part)
-    trainer = Trainer(part, worker, prepared, pace, called)
+    faults = FaultPoints(worker.spec, worker.rank, log)
+    trainer = Trainer(part, worker, prepared, pace, called, faults)
 
     score, place = None, part.start
     for epoch in range(place.epoch, spec.epochs + 1):
@@ -181,6 +184,7 @@ class Trainer:
     pace: Pace
     called: nn.Module
     """The prepared model, or its wrapper that splits batches over several GPUs."""
+    faults: FaultPoints
 
     def run_epoch(self, place: Place, batches: Iterator[Batch]) -> Place:
         """The new place."""
@@ -188,12 +192,14 @@ class Trainer:
         clock = CpuClock()
         for turn in self.pace.turns(place):
             pending, due = place.pending + 1, turn.due
+            self.faults.at_step(place.step + 1)
             cpu_before = clock.read()
             started = device.mark()
             inputs, labels = (tensor.to(device.torch_device) for tensor in next(batches))
             fed = device.mark()
             if due:
                 self.prepared.exchanger.begin_round(place.round, pending)
+                self.faults.begin_exchange(place.round + 1)
             self.worker.optimizer.lr = learning_rate(spec, turn.at)
             with _exchange_in_backward(self.prepared.model, due):
                 outputs = self.called(inputs)
@@ -201,7 +207,10 @@ class Trainer:
                 (loss if turn.samples else 0.0 * loss).backward()
             loss = loss.detach()
             computed, exchanged = self._exchange_and_update(due)
+            if due:
+                self.faults.end_exchange()
             done = device.mark()
+            done_t = now()
             cpu = clock.read().since(cpu_before)
             seconds = device.seconds
             compute_s = seconds(fed, computed) + seconds(exchanged, done)
@@ -225,6 +234,9 @@ class Trainer:
                     data_s=round(seconds(started, fed), 6),
                     compute_s=None if hidden else round(compute_s, 6),
                     exchange_s=None if hidden else round(seconds(computed, exchanged), 6),
+                    ready_t=round(done_t - seconds(computed, done), 4)
+                    if due and not hidden
+                    else None,
                     samples=None if turn.samples == spec.batch_size else turn.samples,
                     **asdict(cpu),
                 )

@@ -34,6 +34,7 @@ from cluster.host.ownership import VARIABLE, Kind, Owner, record, tied
 from cluster.host.process_state import LOOK_S
 from cluster.links import setup
 from cluster.spec import clock
+from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import node_name
@@ -46,6 +47,15 @@ API_READINGS_PER_INTERVAL = 2
 """Of all containers together."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+DISTURB = {
+    "kill": "p=1; while set -- $(cat /proc/$p/task/*/children); [ $# -gt 0 ]; do p=$1; done;"
+    " kill -KILL $p",
+    "resume": "kill -CONT -1",
+    "unplug": f"ip link set {COUNTED} down",
+    "plug": f"ip link set {COUNTED} up",
+}
+"""Scripts in a node. The training process is the last of the chain of children; one that has
+stopped itself goes on."""
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
 
@@ -229,21 +239,46 @@ class DockerCluster:
             return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
 
     def change_link(self, rank: int, link: Link) -> None:
-        """By tc, started by Docker in the node with the privilege that the node's worker lacks."""
-        import docker
-
         commands = setup.change(link, self.plan.dilation)
         script = " && ".join(" ".join(command) for command in commands)
+        self._run_as_root(rank, script, f"the link of {node_name(rank)} could not be changed")
+
+    def disturb(self, kind: str, rank: int) -> None:
+        """Processes and links by scripts in the node; a paused container runs nothing."""
+        import docker
+
+        try:
+            if kind == "stop":
+                self._containers[rank].pause()
+                return
+            if kind == "resume":
+                self._containers[rank].unpause()
+        except docker.errors.APIError as error:
+            raise EngineError(f"{kind} of {node_name(rank)} failed: {error}") from error
+        self._run_as_root(rank, DISTURB[kind], f"{kind} of {node_name(rank)} failed")
+
+    def limit_cores(self, rank: int, cores: float | None) -> None:
+        import docker
+
+        quota_us, period_us = (-1, 100_000) if cores is None else cpu_quota(cores)
+        try:
+            self._containers[rank].update(cpu_quota=quota_us, cpu_period=period_us)
+        except docker.errors.APIError as error:
+            why = f"the CPU limit of {node_name(rank)} could not be set: {error}"
+            raise EngineError(why) from error
+
+    def _run_as_root(self, rank: int, script: str, problem: str) -> None:
+        """Started by Docker in the node, with the privilege that the node's worker lacks."""
+        import docker
+
         how = {"user": "0:0", "privileged": True, "environment": {"PATH": SYSTEM_PATH}}
         try:
             code, output = self._containers[rank].exec_run(["/bin/sh", "-c", script], **how)
         except docker.errors.APIError as error:
-            raise EngineError(
-                f"the link of {node_name(rank)} could not be changed: {error}"
-            ) from error
+            raise EngineError(f"{problem}: {error}") from error
         if code != 0:
             said = " ".join(output.decode(errors="replace").split())
-            raise EngineError(f"the link of {node_name(rank)} could not be changed: {said}")
+            raise EngineError(f"{problem}: {said}")
 
     def out_of_memory(self) -> set[int]:
         """Running containers too: the kernel may have killed a child of the first process."""

@@ -6,6 +6,7 @@ below the group of this process.
 """
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -70,6 +71,19 @@ class Groups:
                     killed.add(int(group.name.removeprefix("node")))
         return killed
 
+    def limit_cores(self, rank: int, cores: float) -> None:
+        """Change a limit of CPU in place; infinite is none. EngineError where it cannot be done."""
+        groups = [g for g in self._of_nodes() if g.name == f"node{rank}"]
+        files = ("cpu.max", "cpu.cfs_quota_us")
+        limited = [group for group in groups if any((group / file).exists() for file in files)]
+        try:
+            for group in limited:
+                _limit(group, "cpu", cores)
+        except OSError as error:
+            raise EngineError(f"the CPU limit of node{rank} could not be set: {error}") from error
+        if not limited:
+            raise EngineError(f"node{rank} is in no control group that limits CPU")
+
     def remove(self) -> None:
         """Remove all groups; waits for nodes that were killed and are still ending."""
         deadline = time.monotonic() + PATIENCE_S
@@ -126,7 +140,12 @@ def remove_leftover(top: Path) -> bool:
 
 
 def settings(controller: str, limit: float, *, v2: bool) -> dict[str, str]:
-    """File of a group -> its content, in the order of writing. Memory is without swap."""
+    """File of a group -> its content, in the order of writing. Memory is without swap.
+
+    An infinite limit of CPU is none.
+    """
+    if controller == "cpu" and math.isinf(limit):
+        return {"cpu.max": "max"} if v2 else {"cpu.cfs_quota_us": "-1"}
     if controller == "cpu":
         quota, period = cpu_quota(limit)
         if v2:

@@ -57,6 +57,18 @@ def stopped_below(process: int) -> dict[str, str]:
     return found
 
 
+def processes_below(process: int) -> list[int]:
+    """This process, its children, theirs and so on: the training process is the last."""
+    found = [process]
+    for parent in found:  # which grows meanwhile
+        try:
+            for children in Path(f"/proc/{parent}").glob("task/*/children"):
+                found += map(int, children.read_text().split())
+        except OSError:  # it has ended
+            pass
+    return found
+
+
 def how_ended(code: int) -> str:
     """For a sentence: "was ended by SIGKILL", "ended with code 3"; 128 + n is signal n."""
     try:

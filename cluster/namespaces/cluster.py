@@ -4,6 +4,7 @@ The supervisor ends when its standard input closes, and the kernel ends it with 
 are gone at once when the host is killed, also while torch is imported or links are verified.
 """
 
+import math
 import os
 import queue
 import shutil
@@ -165,7 +166,7 @@ class NetnsCluster(Cluster):
                 self.links, self._complaint = list(message.links), message.complaint
                 if message.complaint is not None:
                     self._started.set()
-            elif message.kind in (Kind.STATISTICS, Kind.STOPPED, Kind.CHANGED):
+            elif message.kind in (Kind.STATISTICS, Kind.STOPPED, Kind.CHANGED, Kind.DISTURBED):
                 self._answers.put(message)
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
@@ -190,6 +191,18 @@ class NetnsCluster(Cluster):
         if answer is None or answer.complaint:
             why = answer.complaint if answer else "the supervisor does not answer"
             raise EngineError(why or "")
+
+    def disturb(self, kind: str, rank: int) -> None:
+        line = f"{Command.DISTURB} {kind} {rank}"
+        answer = self._ask(line, Kind.DISTURBED, CHANGE_TIMEOUT_S)
+        if answer is None or answer.complaint:
+            why = answer.complaint if answer else "the supervisor does not answer"
+            raise EngineError(why or "")
+
+    def limit_cores(self, rank: int, cores: float | None) -> None:
+        if self._groups is None:
+            raise EngineError(f"{node_name(rank)} has no control group")
+        self._groups.limit_cores(rank, math.inf if cores is None else cores)
 
     def stopped(self, silent: Collection[int]) -> dict[int, str]:
         answer = self._ask(Command.STOPPED, Kind.STOPPED, STOPPED_TIMEOUT_S) if silent else None

@@ -33,6 +33,8 @@ class Command(StrEnum):
     """Answer with the nodes that do not run."""
     CHANGE = "change"
     """`change RANK LINK`: give a shaped link other rates."""
+    DISTURB = "disturb"
+    """`disturb KIND RANK`: kill, stop, resume, unplug or plug a node."""
 
 
 class Kind(StrEnum):
@@ -46,6 +48,8 @@ class Kind(StrEnum):
     """The answer to Command.STOPPED."""
     CHANGED = "changed"
     """The answer to Command.CHANGE; the complaint says what went wrong."""
+    DISTURBED = "disturbed"
+    """The answer to Command.DISTURB; the complaint says what went wrong."""
     EXIT = "exit"
     """A node has ended: rank and exit code."""
     REFUSED = "refused"

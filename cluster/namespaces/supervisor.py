@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cluster.host.process_state import how_ended, how_stopped
 from cluster.namespaces import isolation, links, network
+from cluster.namespaces.disturb import disturb
 from cluster.namespaces.protocol import (
     REFERENCE,
     SUPERVISOR,
@@ -199,6 +200,9 @@ def answer(line: str, nodes: dict[int, int], shaped: LinkControl) -> Message:
     command, *words = line.split(" ")
     if command == Command.CHANGE and len(words) == 2:
         return Message(Kind.CHANGED, complaint=shaped.change(*words))
+    if command == Command.DISTURB and len(words) == 2:
+        process = next(found for found, rank in nodes.items() if rank == int(words[1]))
+        return Message(Kind.DISTURBED, complaint=disturb(words[0], int(words[1]), process))
     if line == Command.STATISTICS:
         return Message(Kind.STATISTICS, statistics=tuple(shaped.statistics()))
     if line == Command.STOPPED:

@@ -357,10 +357,21 @@ class Experiment:
         return iter(() if self.fault is None else parse_faults(self.fault))
 
     @property
-    def changing_cores(self) -> tuple[int, ...]:
-        """Ranks of the nodes whose CPU limit a fault changes."""
+    def absent(self) -> tuple[int, ...]:
+        """Ranks of the workers that join later."""
         given = () if self.fault is None else parse_faults(self.fault)
-        return tuple(sorted({fault.rank for fault in given if fault.act == Act.CPU}))
+        return tuple(fault.rank for fault in given if fault.act == Act.JOIN)
+
+    @property
+    def fault_cores(self) -> dict[int, float]:
+        """By rank, the most cores of this host that a fault limits a node to."""
+        given = () if self.fault is None else parse_faults(self.fault)
+        limits: dict[int, float] = {}
+        for fault in given:
+            if fault.cores is not None:
+                cores = fault.cores / self.slowdown
+                limits[fault.rank] = max(cores, limits.get(fault.rank, 0.0))
+        return limits
 
     @property
     def averages_some(self) -> bool:

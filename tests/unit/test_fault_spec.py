@@ -37,7 +37,8 @@ def test_a_fault_is_read_and_written_in_one_spelling(text: str, fault: Fault) ->
 
 
 def test_faults_are_stored_in_the_order_of_their_moments() -> None:
-    given = Experiment(fault="2:freeze@30.0s/10000ms, 1:throttle=5000kbit@0.01s,3:kill@step2")
+    faults = "2:freeze@30.0s/10000ms, 1:throttle=5000kbit@0.01s,3:kill@step2"
+    given = Experiment(fault=faults, link="100mbit")
     assert given.fault == "1:throttle=5mbit@0.01s,2:freeze@30s/10s,3:kill@step2"
     assert tuple(given.faults()) == parse_faults(given.fault)
     assert Experiment.from_json(given.to_json()) == given
@@ -60,6 +61,8 @@ def test_faults_are_stored_in_the_order_of_their_moments() -> None:
         ({"fault": "1:kill"}, "'1:kill' is no fault: write RANK:ACT"),
         ({"fault": "1:kil@step1"}, "did you mean kill?"),
         ({"fault": "1:kill=3@step1"}, "kill takes no value"),
+        ({"fault": "1:throttle=5mbit@step1"}, "give it one by --link or --bottleneck"),
+        ({"fault": "1:join@exchange3"}, "joins between two exchanges"),
         ({"fault": "1:throttle@step1"}, "throttle needs a rate"),
         ({"fault": "1:throttle=5mb@step1"}, "must end in kbit, mbit, gbit"),
         ({"fault": "1:kill@step0"}, "counted from 1"),

@@ -1,7 +1,7 @@
-"""Events of faults: what happened to nodes, who noticed it, and who went on.
+"""Events of faults: what happened to nodes, who noticed it, and who goes on.
 
-The host writes `fault_begun`, `fault_over`, `noticed` and `generation` to events/host.jsonl; a node
-writes `reached` and `member` to its own log.
+The host writes `fault_begun`, `fault_over` and `noticed` to events/host.jsonl, a node `reached` and
+`member` to its own log. Who trains together is in membership.json.
 """
 
 from cluster.spec.documents.codec import Count
@@ -68,16 +68,3 @@ class Noticed(Event, kind="noticed"):
     """Name of the node."""
     why: str
     """In words, as it is told to the person who waits."""
-
-
-class Generation(Event, kind="generation"):
-    """From here on these workers train together. The first generation has number 0."""
-
-    number: Count
-    """From 0."""
-    members: list[Count]
-    """Ranks of the workers."""
-    from_step: Count
-    """The first step that it makes; all before it are committed."""
-    why: str
-    """What made it necessary, in words."""

@@ -109,6 +109,16 @@ def _check_one(experiment: Experiment, fault: Fault) -> None:
         what, count = most[moment.clock]
         if moment.at > count:
             raise SpecError(f"fault {fault} is after the end of the run, which has {count} {what}")
+    if fault.act == Act.THROTTLE and fault.rank not in experiment.links:
+        raise SpecError(
+            f"fault {fault}: the link of node {fault.rank} has no rate that could be changed: give"
+            " it one by --link or --bottleneck"
+        )
+    if fault.act == Act.JOIN and moment.clock == Clock.EXCHANGE:
+        raise SpecError(
+            f"fault {fault}: a node joins between two exchanges: give a step or seconds, such as"
+            f" {fault.rank}:join@step40"
+        )
     if fault.comes_back:
         _needs_continue(experiment, f"fault {fault}: node {fault.rank} comes later or comes back")
 

@@ -1,0 +1,1 @@
+"""Faults, carried out by the host: what is due, what is done to a node, and what is undone."""

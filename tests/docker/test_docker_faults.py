@@ -1,0 +1,19 @@
+"""Faults of real containers, by the flags that a person types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import fault_laws
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker")]
+
+
+def test_faults_that_pass_change_no_byte(tmp_path: Path) -> None:
+    fault_laws.faults_that_pass_change_no_byte("docker", tmp_path)
+
+
+def test_a_kill_is_inside_its_exchange(tmp_path: Path) -> None:
+    fault_laws.a_kill_is_inside_its_exchange("docker", tmp_path)
