@@ -17,6 +17,7 @@ from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.faults.checks import CONTINUE
+from cluster.spec.hosts import HostOptions
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
@@ -88,7 +89,7 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
             f"dilation {experiment.slowdown:g} does not apply to nodes that ./measure.sh does not"
             f" make; use --dilation 1, or {way_out}"
         )
-    options = ("link", "bottleneck", "straggler", "cpus", "total_memory", "fault", "storm")
+    options = ("link", "bottleneck", "straggler", "sites", "cpus", "total_memory", "fault", "storm")
     if experiment.on_failure == CONTINUE:
         raise SpecError(
             "on_failure continue does not apply to nodes that ./measure.sh does not make;"
@@ -229,9 +230,11 @@ class Engine(Protocol):
 
 
 class EngineModule(Protocol):
-    """What an engine's module has; `master` is the Spark cluster of engine `existing`."""
+    """What an engine's module has; `hosts` is how engine `existing` reaches its own."""
 
-    def check(self, experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
+    def check(
+        self, experiments: Sequence[Experiment] = (), hosts: HostOptions | None = None
+    ) -> str:
         """How the engine works here; EngineUnavailable or SpecError where it cannot run them."""
 
     def limited_cores(self) -> int:
@@ -241,7 +244,7 @@ class EngineModule(Protocol):
         self,
         experiments: Sequence[Experiment],
         say: Callable[[str], None],
-        master: str | None = None,
+        hosts: HostOptions | None = None,
     ) -> Engine:
         """An engine that is ready for the experiments, with all that their launchers need."""
 
@@ -263,7 +266,7 @@ class EngineRow:
 ENGINES = {
     "docker": EngineRow("Docker containers", "cluster.containers.engine"),
     "netns": EngineRow("Linux namespaces", "cluster.namespaces.engine"),
-    EXISTING: EngineRow("existing hosts", "cluster.existing.engine", flag="--spark-master"),
+    EXISTING: EngineRow("existing hosts", "cluster.existing.engine", flag="--launcher"),
 }
 """In the order in which `auto` tries them."""
 AUTO = "auto"
@@ -275,13 +278,14 @@ def engine_names() -> list[str]:
 
 
 def choose_engine(
-    requested: str | None, experiments: Sequence[Experiment], spark_master: str | None = None
+    requested: str | None, experiments: Sequence[Experiment], hosts: HostOptions | None = None
 ) -> tuple[str, str]:
     """The engine, checked, and why: `auto` takes the first of the table that works here."""
-    if spark_master is not None:
+    if hosts is not None:
         if requested not in (None, AUTO):
-            raise SpecError(f"spark_master names the nodes; leave out --engine {requested}")
-        return EXISTING, ENGINES[EXISTING].load().check(experiments, spark_master)
+            whose = "spark_master" if hosts.spark_master else f"launcher {experiments[0].launcher}"
+            raise SpecError(f"{whose} has hosts of its own; leave out --engine {requested}")
+        return EXISTING, ENGINES[EXISTING].load().check(experiments, hosts)
     requested = requested or AUTO
     one_of("engine", requested, engine_names())
     if requested != AUTO:

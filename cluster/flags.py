@@ -62,7 +62,17 @@ OTHER_FLAGS = {
     "cluster": {
         "--spark-master URL": "run on an existing Spark cluster, with --launcher spark:"
         " spark://HOST:7077, yarn, k8s://... or local-cluster[N,CORES,MB]; its workers need the"
-        " same Python, torch and Horovod as this machine"
+        " same Python, torch and Horovod as this machine",
+        "--slurm-partition NAME": "of --launcher slurm: the partition (default: Slurm's own)",
+        "--slurm-account NAME": "of --launcher slurm: the account that the job is charged to",
+        "--slurm-time LIMIT": "of --launcher slurm: the job's time limit, as sbatch takes it: 30,"
+        " 1:30:00",
+        "--image KIND:IMAGE": "of --launcher slurm: run workers in a container, apptainer:FILE.sif"
+        " or pyxis:IMAGE",
+        "--host-python PATH": "of --launcher slurm: Python with torch on the hosts (default: this"
+        " one's path)",
+        "--patience TIME": "how long to wait for hosts: in Slurm's queue (default: 600s), or for"
+        " free slots of Spark (60s)",
     },
     "strategy": {
         "--preset NAME": "a published or recommended set of runs (below), or a file of your own,"

@@ -18,6 +18,7 @@ from analysis.predict.step_time import step_time
 from analysis.summary.summarise import summarise
 from cluster import environment, hosts, output, plan
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
+from cluster.existing.options import read_options
 from cluster.flags import as_typed, parse
 from cluster.host import interruption, leftovers, ownership, user_folders
 from cluster.live import view as live
@@ -83,17 +84,18 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         say(line)
     if args.prepare is not None:
         return hosts.prepare_hosts(args, command, experiments, say)
+    reached = read_options(args, experiments)
     output.check_output(args.output)
     user_folders.check_output(experiments, args.output)
     with say_if_slow(say, "looking for an engine"):
-        name, how = choose_engine(args.engine, experiments, args.spark_master)
+        name, how = choose_engine(args.engine, experiments, reached)
     if args.data_dir is not None and not args.dry_run:
         _prepare_data(experiments, args.data_dir, progress)
     if args.engine in (None, AUTO) and name != EXISTING:
         say(f"engine: {name} ({how})")
     with say_if_slow(say, "choosing schedules"):
         experiments = plan.settle(experiments, name, say)
-    planned = preview.make_plan(args, command, experiments, step_time)
+    planned = preview.make_plan(args, command, experiments, step_time, reached)
     if args.dry_run:
         preview.print_plan(planned, args.json)
         return 0
@@ -149,7 +151,7 @@ def _prepare(
     """The engine and the data folder of open runs; data is fetched when nothing else is refused."""
     runs = [e for name, e in planned.experiments().items() if name not in closed]
     module = ENGINES[runs[0].engine].load()
-    engine = module.open_engine(runs, progress.say, planned.spark_master)
+    engine = module.open_engine(runs, progress.say, planned.hosts)
     if links := {link for experiment in runs for link in experiment.links.values()}:
         engine.check_links(links)
     given = planned.data_dir and Path(planned.data_dir)

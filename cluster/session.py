@@ -109,10 +109,11 @@ class Session:
         if not folder.path.is_dir():
             self._close(first, folder, "failed", FOLDER_REMOVED)
             return
-        folders = NodeFolders(folder, first.event_writers, self.engine.node_user)
+        widest = max((experiment for experiment, _ in runs), key=lambda run: run.nodes)
+        folders = NodeFolders(folder, widest.event_writers, self.engine.node_user)
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
-            nodes=first.nodes,
+            nodes=widest.nodes,
             auxiliary_services=first.auxiliary_services,
             cpus={**dict.fromkeys(first.fault_cores, math.inf), **first.host_limits},
             memory_bytes=first.memory_per_node,
@@ -120,7 +121,7 @@ class Session:
             dilation=first.slowdown,
             runs=tuple(folder for _, folder in runs),
             data_folder=self.data_folder,
-            writers=first.event_writers,
+            writers=widest.event_writers,
             node_folders=folders.folder,
             imports=_slow_imports(experiment for experiment, _ in runs),
             user_folders=first.user_folders,

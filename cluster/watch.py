@@ -22,7 +22,7 @@ from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.node_files import plain_text
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.experiment import Experiment
+from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.quantities import write_memory
 
 REPORTS_S = 3.0
@@ -229,6 +229,8 @@ class _RunWatch:
         waiting = {rank: self._liveness.signs[rank] for rank in exchanging}
         if (self._roll and self._roll.is_held) or self._findings or self._failed_at is not None:
             return
+        if self._experiment.engine == EXISTING:
+            return  # neither steps nor bytes are known before an epoch has ended
         if text := self._stall.tell_slow(waiting, now):
             self._progress.say(text)
         if what := self._stall.find_deadlock(waiting, sent_rates(), now):

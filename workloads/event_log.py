@@ -62,6 +62,10 @@ class EventLog:
             )
         )
 
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
     def write(self, event: Event) -> None:
         if self.file is not None:
             self.file.write(event.line())

@@ -10,6 +10,8 @@
     GRADWIRE_NODE_FOLDER   this node's own folder, to write to; without it, the run folder
     GRADWIRE_DATA       folder with the data (default: the cache)
     GRADWIRE_CLOCK      the host's clock (cluster/spec/clock.py)
+    GRADWIRE_AGENT      a socket to this host's agent (workloads/hosts/agent.py), which sends events
+                        to the driver, starts runs whenever they come, and stops this worker
 
 torch is imported once. Each run has its own forked process, so runs of a sweep share a node but no
 state. Start protocol with GRADWIRE_RECORD=1: the worker starts a run when its spec.json appears,
@@ -17,6 +19,7 @@ and stays after the last run until it is stopped, so that the host can read the 
 Unattended it does neither: the folder was prepared before, and results are collected afterwards.
 """
 
+import math
 import os
 import signal
 import sys
@@ -41,13 +44,14 @@ from workloads.data.tokens import is_complete, weights_of
 from workloads.elastic import keeper
 from workloads.event_log import EventLog
 from workloads.heartbeat import Pulse, wait_beating
+from workloads.hosts.sent_log import SentLog, hand_over
 from workloads.part import Whole
 from workloads.program import agent
 from workloads.stacks import StackChannel
 from workloads.telling import telling_failures
 
 PATIENCE_S = 120.0
-"""How long a node waits for its host before it exits."""
+"""How long a node waits for its host before it exits. An agent ends its worker itself."""
 UNATTENDED = "unattended"
 
 
@@ -147,7 +151,7 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
                 node_folder.mkdir(exist_ok=True)  # not every way to copy keeps empty folders
         elif files is not None:
             log_to(files.log)
-        log = EventLog(files.events if files else None, name, aloud=settings.unattended)
+        log = _open_log(files.events if files else None, name, settings)
     rank, data_folder = settings.rank, settings.data_folder
     with telling_failures(log, None):
         experiment = folder.read_experiment()
@@ -164,6 +168,12 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
             participant.take_part(Whole(participant))
 
 
+def _open_log(path: Path | None, name: str, settings: Settings) -> EventLog:
+    if (agent_socket := os.environ.get("GRADWIRE_AGENT")) is not None:
+        return SentLog(path, name, partial(hand_over, int(agent_socket)))
+    return EventLog(path, name, aloud=settings.unattended)
+
+
 def log_to(path: Path) -> None:
     """Redirect standard output and error to a file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -172,8 +182,9 @@ def log_to(path: Path) -> None:
 
 
 def appears(path: Path) -> bool:
-    """Wait for a file to be created; False after PATIENCE_S."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait for a file to be created; False where the host takes too long."""
+    has_agent = "GRADWIRE_AGENT" in os.environ
+    deadline = math.inf if has_agent else time.monotonic() + PATIENCE_S
     while not path.exists():
         if time.monotonic() > deadline:
             return False

@@ -22,13 +22,14 @@ from cluster.links import kernel_support
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
+from cluster.spec.hosts import HostOptions
 from cluster.spec.links import Link
 
 NODE_USER = 1000
 """The user of nodes where the host is root; otherwise nodes run as the host's own user."""
 
 
-def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
+def check(experiments: Sequence[Experiment] = (), hosts: HostOptions | None = None) -> str:
     """The engine's version, and how GPUs reach containers where the experiments need some."""
     version = check_docker(experiments)
     gpus = max((e.nodes if e.gpu == 1 else e.gpu for e in experiments), default=0)
@@ -40,7 +41,9 @@ def limited_cores() -> int:
 
 
 def open_engine(
-    experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
+    experiments: Sequence[Experiment],
+    say: Callable[[str], None],
+    hosts: HostOptions | None = None,
 ) -> Engine:
     """Remove what killed runs left behind and build the image that all experiments need."""
     docker = client()

@@ -1,74 +1,82 @@
-"""A Spark application on an existing cluster, while its runs last.
+"""Hosts of an existing cluster, while their runs last.
 
-Only a driver is started here (workloads/launchers/spark_remote.py). The workers count their own
-interfaces, and the driver brings what they write into the run folder.
+Only a driver is started here (workloads/hosts/driver.py). The workers count their own interfaces,
+and the driver brings what they write into the run folder.
 """
 
 import contextlib
 import json
 import os
-import re
-import shlex
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from cluster import PROJECT
 from cluster.engine import Cluster, ClusterPlan, CounterSource, EngineError, EngineUnavailable
+from cluster.existing.launchers import HOST_LAUNCHERS, last_line
 from cluster.host import interruption
 from cluster.host.ownership import scratch_folder
 from cluster.observe.cause import FIRST_TO_END
 from cluster.spec import clock
 from cluster.spec.documents.links import MeasuredLink
+from cluster.spec.hosts import HostOptions
 
 START_TIMEOUT_S = 180
+"""Beside the patience that a person has with the hosts."""
 STOP_TIMEOUT_S = 10
+DRIVER = (sys.executable, "-m", "workloads.hosts")
 
 
 @dataclass(frozen=True)
-class SparkHost:
-    """Where a Spark worker runs."""
+class FoundHost:
+    """Where a worker runs."""
 
     host: str
     network: str
     """Identifies the network namespace, which workers of one host share."""
 
 
-class SparkCluster(Cluster):
-    """Entering starts a Spark application, leaving ends it."""
+class HostsCluster(Cluster):
+    """Entering starts a launcher's driver, which finds the hosts; leaving ends it."""
 
     sources: tuple[CounterSource, ...] = ()
 
-    def __init__(self, plan: ClusterPlan, master: str) -> None:
-        self.plan, self.master = plan, master
+    def __init__(
+        self, plan: ClusterPlan, launcher: str, options: HostOptions, say: Callable[[str], None]
+    ) -> None:
+        self.plan, self.launcher, self.options, self._say = plan, launcher, options, say
         self.links: list[MeasuredLink] = []
         self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._log = plan.runs[0].log_of("driver")
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._lost: str | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "workloads.launchers.spark_remote"]
         self._scratch = tempfile.TemporaryDirectory(
-            prefix="spark-", dir=scratch_folder(), ignore_cleanup_errors=True
+            prefix="hosts-", dir=scratch_folder(), ignore_cleanup_errors=True
         )
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(PROJECT),
-            **scratch_variables(self._scratch.name),
-            **clock.shared(),  # executors on this machine inherit it
+        row = HOST_LAUNCHERS[self.launcher]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), **clock.shared()}
+        environment |= row.variables(self._scratch.name, self.options)
+        request = {
+            "nodes": self.plan.nodes,
+            "options": self.options.to_json(),
+            "runs": [str(run.path) for run in self.plan.runs],
+            "data": str(self.plan.data_folder),
+            "log": str(self._log),
         }
-        if self.master.startswith("local"):  # this very machine
-            environment.setdefault("PYSPARK_PYTHON", sys.executable)
         try:
             with self._log.open("a") as log, interruption.held_back():
                 self._process = subprocess.Popen(
-                    [*command, self.master, str(self.plan.nodes)],
+                    [*DRIVER, self.launcher, json.dumps(request)],
                     cwd=PROJECT,
                     env=environment,
                     stdin=subprocess.PIPE,
@@ -77,42 +85,41 @@ class SparkCluster(Cluster):
                     text=True,
                     start_new_session=True,  # Ctrl-C reaches this process, which then ends it
                 )
-            self.announcement = _describe(self._first_answer(self._process))
-            assert self._process.stdin is not None
-            for run in self.plan.runs:
-                order = {"run": str(run.path), "data": str(self.plan.data_folder)}
-                self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+            self.announcement = _describe(self._await_hosts())
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _first_answer(self, process: subprocess.Popen[str]) -> list[SparkHost]:
-        """The workers that the driver found on the cluster."""
+    def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        timer = threading.Timer(START_TIMEOUT_S, process.kill)
-        timer.daemon = True  # an interruption must not wait for it
-        began = time.monotonic()  # before the timer starts: an end by the timer comes later
-        timer.start()
-        try:
-            line = process.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line:
-            waited = time.monotonic() - began
-            cause = (
-                f"no answer within {START_TIMEOUT_S} s"
-                if waited >= START_TIMEOUT_S
-                else find_cause(self._log.read_text(errors="replace"))
-            )
-            raise EngineError(
-                f"Spark's driver did not come up on {self.master}: {cause}; see {self._log}"
-            )
-        answer = json.loads(line)
-        if "complaint" in answer:
-            raise EngineUnavailable(f"launcher spark: {self.master}: {answer['complaint']}")
-        return [SparkHost(worker["host"], worker["network"]) for worker in answer["workers"]]
+        with contextlib.suppress(ValueError):  # closed meanwhile
+            for line in process.stdout:
+                self._answers.put(json.loads(line))
+        self._answers.put(None)
+
+    def _await_hosts(self) -> list[FoundHost]:
+        """The hosts that the driver found."""
+        while True:
+            patience_s = self.options.patience_s + START_TIMEOUT_S
+            try:
+                answer = self._answers.get(timeout=patience_s)
+            except queue.Empty:
+                raise self._no_driver(f"no answer within {patience_s:g} s") from None
+            if answer is None:
+                found = HOST_LAUNCHERS[self.launcher].find_cause
+                raise self._no_driver(found(self._log.read_text(errors="replace")))
+            if "complaint" in answer:
+                raise EngineUnavailable(f"launcher {self.launcher}: {answer['complaint']}")
+            if "workers" in answer:
+                return [FoundHost(found["host"], found["network"]) for found in answer["workers"]]
+            self._say(answer["notice"])
+
+    def _no_driver(self, cause: str) -> EngineError:
+        return EngineError(
+            f"launcher {self.launcher}: its driver did not come up: {cause}; see {self._log}"
+        )
 
     def __exit__(self, *exc: object) -> None:
         try:
@@ -126,7 +133,7 @@ class SparkCluster(Cluster):
     def _end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.close()  # ends the driver and the application
+        process.stdin.close()  # ends the driver, and what it started on the hosts
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_S)
@@ -141,6 +148,13 @@ class SparkCluster(Cluster):
 
         Its ranks are our nodes'.
         """
+        while not self._answers.empty():
+            answer = self._answers.get_nowait() or {}
+            self._lost = answer.get("lost", self._lost)
+            if "notice" in answer:
+                self._say(answer["notice"])
+        if self._lost is not None:
+            raise EngineError(f"{self._lost}; see {self._log.parent}")
         if self._process is None or self._process.poll() is None:
             return {}
         log = self._log.read_text(errors="replace")
@@ -148,30 +162,12 @@ class SparkCluster(Cluster):
             return {int(first["rank"]): int(first["code"])}
         code = self._process.returncode
         raise EngineError(
-            f"Spark's driver ended with code {code}: {last_line(log)}; see {self._log}"
+            f"the driver of launcher {self.launcher} ended with code {code}: {last_line(log)};"
+            f" see {self._log}"
         )
 
 
-def scratch_variables(folder: str) -> dict[str, str]:
-    """Environment that keeps temporary files of the driver and its local executors in a folder."""
-    given = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    # Without performance data, which Java always writes to /tmp.
-    java = f"{given} -Djava.io.tmpdir={shlex.quote(folder)} -XX:-UsePerfData"
-    return {"TMPDIR": folder, "JAVA_TOOL_OPTIONS": java.strip()}
-
-
-def find_cause(log: str) -> str:
-    """The first Java exception in a log; later ones, in Java and Python, only pass it on."""
-    found = re.search(r"\borg\.apache\.[\w.$]+(?:Exception|Error): (.+)", log)
-    return found[1].strip() if found else last_line(log)
-
-
-def last_line(log: str) -> str:
-    lines = log.strip().splitlines()
-    return lines[-1].strip() if lines else "no output"
-
-
-def _describe(workers: list[SparkHost]) -> str:
+def _describe(workers: list[FoundHost]) -> str:
     """The workers' hosts, and a warning where workers share one and so its counters."""
     hosts = Counter(worker.host for worker in workers)
     text = f"workers on {', '.join(sorted(hosts))}"

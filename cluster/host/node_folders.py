@@ -69,6 +69,8 @@ class NodeFolders:
         made: list[Path] = []
         try:
             for rank, name in enumerate(self._names):
+                if name not in experiment.event_writers:
+                    continue  # a host that this run leaves idle
                 for path, link in self._files(rank, name, run, experiment):
                     made.append(path)
                     self._give(rank, path, link)

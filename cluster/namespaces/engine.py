@@ -33,11 +33,12 @@ from cluster.namespaces.cluster import (
 from cluster.spec.documents.codec import Options
 from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
+from cluster.spec.hosts import HostOptions
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 
 
-def check(experiments: Sequence[Experiment] = (), master: str | None = None) -> str:
+def check(experiments: Sequence[Experiment] = (), hosts: HostOptions | None = None) -> str:
     """How namespaces work here; EngineUnavailable, with the way out, where they do not."""
     if option := needs_containers(experiments):
         raise SpecError(f"{option} needs containers: use --engine docker")
@@ -74,7 +75,9 @@ def limited_cores() -> int:
 
 
 def open_engine(
-    experiments: Sequence[Experiment], say: Callable[[str], None], master: str | None = None
+    experiments: Sequence[Experiment],
+    say: Callable[[str], None],
+    hosts: HostOptions | None = None,
 ) -> Engine:
     """The engine, with this Python's packages that the experiments' launchers need."""
     launcher = largest_launcher(experiments)

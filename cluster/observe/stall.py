@@ -11,6 +11,7 @@ from cluster.observe.units import list_names, seconds_text
 from cluster.spec import synthetic
 from cluster.spec.documents.events import Event, Step
 from cluster.spec.experiment import Experiment
+from cluster.spec.launchers import LAUNCHERS
 
 SLOW_S = 10.0
 DEADLOCK_S = 60.0
@@ -21,15 +22,15 @@ POLLING_DEADLOCK_S = 120.0
 LOOK_S = 2.0
 BUSY_SHARE = 0.05
 """Of a core: a process that uses less computes nothing; Gloo's and Horovod's threads poll."""
-QUIET_BYTES_PER_S = {"torch": 1e3, "horovod": 1e5, "spark": 1e5}
-"""By launcher: what a node sends at most while nothing is exchanged."""
+QUIET_BYTES_PER_S, POLLING_BYTES_PER_S = 1e3, 1e5
+"""What a node sends at most while nothing is exchanged, by torch and by Horovod."""
 
 
 class StallWatch:
     def __init__(self, experiment: Experiment, names: Sequence[str], now: float) -> None:
         self._names = names
-        self._quiet_rate = QUIET_BYTES_PER_S[experiment.launcher]
-        self._polls = experiment.launcher != "torch"
+        self._polls = not LAUNCHERS[experiment.launcher].is_torch
+        self._quiet_rate = POLLING_BYTES_PER_S if self._polls else QUIET_BYTES_PER_S
         self._longest_s = _emulated_s(experiment)
         self._is_told = False
         self._looked_at = now

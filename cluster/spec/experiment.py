@@ -385,7 +385,9 @@ class Experiment:
         """Whether dilation is a good default: pretended compute needs no cores, a Java virtual
         machine takes minutes to start on a part of one, and a program may look at the clock."""
         is_synthetic = self.model.startswith(synthetic.PREFIX)
-        is_ours = self.launcher != "spark" and not self.gpu and self.program is None
+        launcher = LAUNCHERS[self.launcher]
+        is_ours = not (launcher.auxiliary_services or launcher.on_hosts_only)
+        is_ours = is_ours and not self.gpu and self.program is None
         return is_ours and not is_synthetic
 
     @property
@@ -404,8 +406,9 @@ class Experiment:
     @property
     def cluster(self) -> tuple[object, ...]:
         """What a run asks of its nodes; runs that ask for the same can share them."""
+        nodes = None if LAUNCHERS[self.launcher].on_hosts_only else self.nodes  # some may stay idle
         return (
-            *(self.nodes, self.cpus, self.link, self.bottleneck, self.straggler),
+            *(nodes, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.sites, self.launcher, self.total_memory, self.gpu, self.dilation),
             *(self.user_folders, self.requirements, self.network),
             *(self.fault, self.storm, self.on_failure),

@@ -266,7 +266,7 @@ def _check_outer(experiment: Experiment) -> None:
             f"outer {experiment.outer} does not apply to strategy {experiment.strategy} averaging"
             f" {experiment.average}: it takes outer deltas of {' or '.join(OUTER_STRATEGIES)}"
         )
-    if outer and experiment.launcher != "torch":
+    if outer and not LAUNCHERS[experiment.launcher].is_torch:
         raise SpecError(
             f"outer {experiment.outer} does not apply to launcher {experiment.launcher}: use torch"
         )
@@ -281,7 +281,7 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
                 f"error_feedback does not apply to {codec}, which loses next to nothing"
             )
         return
-    if experiment.strategy not in used.carriers or experiment.launcher != "torch":
+    if experiment.strategy not in used.carriers or not LAUNCHERS[experiment.launcher].is_torch:
         why = "" if used.adds_up else ": encoded sums cannot be added up on their way"
         raise SpecError(
             f"{codec} does not apply to strategy {experiment.strategy} with launcher"

@@ -30,8 +30,15 @@ class Launcher:
     """Names of nodes that do not train."""
     event_writers: tuple[str, ...] = ()
     """The auxiliary services that write events as workers do."""
+    on_hosts_only: bool = False
+    """Whether its nodes are always hosts that are already there."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Option, or option=value -> why it does not apply."""
+
+    @property
+    def is_torch(self) -> bool:
+        """Whether torch.distributed carries the exchanges."""
+        return self.peers == TORCH_PEERS
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -43,6 +50,7 @@ HOROVOD_HAS = ("single", "allreduce", "allgather", "gather-scatter", "pairwise",
 HOROVOD_OFFERS = "it carries only Horovod's own all-reduce, all-gather and all-to-all"
 TORCH_PEERS = "workloads.launchers.torch_peers"
 HOROVOD_PEERS = "workloads.launchers.horovod_peers"
+TORCH_REFUSES = {"timeline": "which has none; Horovod has"}
 HOROVOD_REFUSES = {
     "compress=bf16": "which halves numbers to fp16 only",
     "overlap": "which lets all-reduces of gradients overlap by itself, and nothing else",
@@ -53,7 +61,7 @@ LAUNCHERS: dict[str, Launcher] = {
         summary="torch.distributed, on Gloo",
         peers=TORCH_PEERS,
         image="worker",
-        refuses={"timeline": "which has none; Horovod has"},
+        refuses=TORCH_REFUSES,
     ),
     "horovod": Launcher(
         summary="Horovod, on Gloo",
@@ -77,5 +85,13 @@ LAUNCHERS: dict[str, Launcher] = {
         auxiliary_services=("master", "driver"),
         event_writers=("driver",),
         refuses=HOROVOD_REFUSES,
+    ),
+    "slurm": Launcher(
+        summary="torch.distributed, on hosts of a Slurm cluster",
+        peers=TORCH_PEERS,
+        image="worker",
+        event_writers=("driver",),
+        on_hosts_only=True,
+        refuses=TORCH_REFUSES,
     ),
 }

@@ -12,6 +12,7 @@ from cluster.spec.catalogue import MODELS
 from cluster.spec.documents.session_plan import SessionPlan, run_names
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
+from cluster.spec.hosts import HostOptions
 from cluster.sweep.estimate import StepTime, about, plan_times, remaining_s
 
 MOST_LINES = 20
@@ -25,6 +26,7 @@ def make_plan(
     command: list[str],
     experiments: Sequence[Experiment],
     step_time: StepTime,
+    hosts: HostOptions | None,
 ) -> SessionPlan:
     return SessionPlan(
         command=command,
@@ -32,7 +34,7 @@ def make_plan(
         title=None if args.preset is None else presets.title(args.preset),
         memory_may_end=args.preset is not None and presets.memory_may_end(args.preset),
         data_dir=None if args.data_dir is None else str(args.data_dir.absolute()),
-        spark_master=args.spark_master,
+        hosts=hosts,
         runs=plan_times(run_names(experiments), experiments, step_time, args.output),
     )
 

@@ -76,7 +76,7 @@ def too_few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
     """A measure that waits for a slot that never comes, started early: it takes long."""
     flags = ("--launcher", "spark", "--spark-master", "local-cluster[1,1,1024]", "--workers", "2")
     output = ("--output", str(tmp_path_factory.mktemp("too_few")))
-    process = start(*flags, *SMALL, *output, prefix=("env", "GRADWIRE_SPARK_WAIT_S=8"))
+    process = start(*flags, "--patience", "8s", *SMALL, *output)
     yield process
     if process.poll() is None:
         process.terminate()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
-import urllib.error
 import zipfile
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,8 +16,9 @@ import pytest
 from cluster.spec.documents.events import Epoch, Failure, Phase, Step
 from cluster.spec.documents.run_folder import RunFolder, write_json
 from cluster.spec.experiment import Experiment
-from workloads.launchers import remote_task
-from workloads.launchers.artifact_server import ArtifactServer
+from workloads.hosts.artifact_server import ArtifactServer
+from workloads.hosts.remote_agent import DriverLine, fetch_data
+from workloads.hosts.sent_log import SentLog
 
 
 @pytest.fixture
@@ -25,28 +27,39 @@ def artifact_server(tmp_path: Path) -> Iterator[ArtifactServer]:
     (tmp_path / "data" / "images").write_bytes(bytes(range(256)) * 10_000)
     with ArtifactServer("127.0.0.1") as artifact_server:
         artifact_server.data = tmp_path / "data"
-        artifact_server.run = RunFolder(tmp_path / "run").create()
-        write_json(artifact_server.run.spec, Experiment(workers=2).to_json())
+        run = RunFolder(tmp_path / "run").create()
+        write_json(run.spec, Experiment(workers=2).to_json())
+        artifact_server.deliveries.begin(run)
         yield artifact_server
 
 
 def run_of(artifact_server: ArtifactServer) -> RunFolder:
-    assert artifact_server.run is not None
-    return artifact_server.run
+    run = artifact_server.deliveries.run
+    assert run is not None
+    return run
+
+
+def status(artifact_server: ArtifactServer, method: str, path: str, body: bytes = b"") -> int:
+    """Of the answer to a request, whose path begins with the key or something else."""
+    address = urlsplit(artifact_server.url)
+    connection = HTTPConnection(str(address.hostname), address.port or 0, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(method, f"/{path}", body)
+        return connection.getresponse().status
 
 
 def test_the_served_code_is_a_zip_of_the_packages_that_workers_need(
     artifact_server: ArtifactServer,
 ) -> None:
-    names = zipfile.ZipFile(io.BytesIO(remote_task.get(f"{artifact_server.url}/code"))).namelist()
-    assert "workloads/launchers/remote_task.py" in names
+    names = zipfile.ZipFile(io.BytesIO(DriverLine(artifact_server.url).get("code")[1])).namelist()
+    assert "workloads/hosts/spark_task.py" in names
     assert "cluster/spec/experiment.py" in names
     assert all(name.startswith(("cluster/", "workloads/")) for name in names)
 
 
 def test_data_are_downloaded_unchanged(artifact_server: ArtifactServer, tmp_path: Path) -> None:
-    folder = remote_task.fetch_data(artifact_server.url, tmp_path / "fetched")
-    (file,) = (folder / "mnist").iterdir()
+    fetch_data(DriverLine(artifact_server.url), tmp_path / "fetched")
+    (file,) = (tmp_path / "fetched" / "mnist").iterdir()
     assert file.read_bytes() == (tmp_path / "data" / "images").read_bytes()
 
 
@@ -57,7 +70,8 @@ def step(number: int) -> Step:
 def test_events_are_uploaded_in_order_with_the_next_event_outside_of_training(
     artifact_server: ArtifactServer,
 ) -> None:
-    log = remote_task.SentLog(artifact_server.url, "node1", 1)
+    line = DriverLine(artifact_server.url)
+    log = SentLog(None, "node1", lambda body: line.put("events/1", body))
     log.boundary(Phase, phase="train", epoch=1)
     for number in (1, 2):
         log.write(step(number))
@@ -72,27 +86,32 @@ def test_events_are_uploaded_in_order_with_the_next_event_outside_of_training(
     assert [event.kind for event in arrived][-2:] == ["step", "error"]
 
 
-def test_the_model_is_stored_in_the_run_folder(artifact_server: ArtifactServer) -> None:
-    remote_task.put(f"{artifact_server.url}/model", b"weights")
+def test_the_model_has_its_name_when_all_its_pieces_are_there(
+    artifact_server: ArtifactServer,
+) -> None:
+    line = DriverLine(artifact_server.url)
+    for piece in (b"wei", b"ghts"):
+        line.put("model/0", piece)
+    assert not run_of(artifact_server).model.exists()
+    artifact_server.deliveries.finish_model()
     assert run_of(artifact_server).model.read_bytes() == b"weights"
 
 
-@pytest.mark.parametrize("path", ["spec", "code", "data/mnist/images", "model"])
+@pytest.mark.parametrize("path", ["spec", "code", "data/mnist/images", "model/0"])
 def test_nothing_is_served_without_the_key(artifact_server: ArtifactServer, path: str) -> None:
-    stranger = artifact_server.url.rpartition("/")[0] + "/guess/" + path
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        remote_task.get(stranger)
+    assert status(artifact_server, "GET", f"guess/{path}") == 404
+    assert status(artifact_server, "PUT", f"guess/{path}", b"evil") == 404
 
 
 @pytest.mark.parametrize(
     ("path", "length", "status"),
     [
-        ("guess/model", "1000000000000", 404),
-        ("gu\xe9ss/model", "1", 404),
-        ("KEY/model", "1000000000000", 413),
-        ("KEY/events/node1", "2000000000", 413),
-        ("KEY/model", "-1", 411),
-        ("KEY/model", "much", 411),
+        ("guess/model/0", "1000000000000", 404),
+        ("gu\xe9ss/model/0", "1", 404),
+        ("KEY/model/0", "1000000000000", 413),
+        ("KEY/events/1", "2000000000", 413),
+        ("KEY/model/0", "-1", 411),
+        ("KEY/model/0", "much", 411),
     ],
 )
 def test_an_upload_is_refused_before_its_body_is_read(
@@ -100,7 +119,7 @@ def test_an_upload_is_refused_before_its_body_is_read(
 ) -> None:
     address = urlsplit(artifact_server.url)
     path = path.replace("KEY", address.path.strip("/"))
-    request = f"PUT /{path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n"
+    request = f"PUT /{path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n"
     with socket.create_connection((str(address.hostname), address.port or 0), 30) as connection:
         connection.sendall(request.encode("latin-1"))
         assert connection.recv(4096).split()[1] == str(status).encode()
@@ -119,7 +138,7 @@ def test_uploads_outside_of_the_run_folder_are_refused(
     artifact_server: ArtifactServer, path: str
 ) -> None:
     before = run_of(artifact_server).spec.read_bytes()
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        remote_task.put(f"{artifact_server.url}/{path}", b"evil")
+    key = urlsplit(artifact_server.url).path.strip("/")
+    assert status(artifact_server, "PUT", f"{key}/{path}", b"evil") == 404
     assert run_of(artifact_server).spec.read_bytes() == before
     assert list((run_of(artifact_server).path / "events").iterdir()) == []

@@ -5,21 +5,19 @@ Through the real command line; in a process of its own where the machine has to 
 
 import re
 import socket
-import subprocess
-import threading
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from cluster import measure
 from cluster.engine import ClusterPlan, EngineError
-from cluster.existing import cluster as spark_cluster
-from cluster.existing import engine as spark_engine
+from cluster.existing import cluster as hosts_cluster
+from cluster.existing import launchers as host_launchers
 from cluster.spec import catalogue, synthetic
 from cluster.spec.catalogue import MODELS, WORKLOADS
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import STRATEGIES
+from cluster.spec.hosts import HostOptions
 from cluster.spec.options import OPTIMIZERS
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from tests.refusals import contents, refusal
@@ -201,12 +199,12 @@ def test_why_a_driver_did_not_come_up_is_what_java_said_first() -> None:
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway"
         " exited.\n"
     )
-    assert spark_cluster.find_cause(log) == said
-    assert spark_cluster.find_cause("one\ntwo\n") == "two"
-    assert spark_cluster.find_cause("") == "no output"
+    assert host_launchers.java_cause(log) == said
+    assert host_launchers.java_cause("one\ntwo\n") == "two"
+    assert host_launchers.java_cause("") == "no output"
 
 
-def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interruption(
+def test_a_driver_that_says_nothing_is_given_up_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunFolder(tmp_path / "run").create()
@@ -222,18 +220,14 @@ def test_a_driver_that_says_nothing_is_given_up_and_nobody_waits_after_an_interr
         writers=(),
         node_folders=tmp_path,
     )
-    cluster = spark_cluster.SparkCluster(plan, "yarn")
-    run.log_of("driver").write_text("a warning\n")
-    monkeypatch.setattr(spark_cluster, "START_TIMEOUT_S", 0.2)
-    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True) as silent:
-        with pytest.raises(EngineError, match=r"did not come up on yarn: no answer within 0\.2 s"):
-            cluster._first_answer(silent)
-    monkeypatch.setattr(spark_cluster, "START_TIMEOUT_S", 60)
-    interrupted = Mock(stdout=Mock(readline=Mock(side_effect=KeyboardInterrupt)))
-    with pytest.raises(KeyboardInterrupt):
-        cluster._first_answer(interrupted)
-    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-    assert all(timer.finished.is_set() for timer in timers)
+    monkeypatch.setattr(hosts_cluster, "START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(hosts_cluster, "STOP_TIMEOUT_S", 0.2)
+    mark = tmp_path / "ended"
+    monkeypatch.setattr(hosts_cluster, "DRIVER", ("sh", "-c", f"cat; touch {mark}; sleep 60"))
+    cluster = hosts_cluster.HostsCluster(plan, "slurm", HostOptions(patience_s=0), print)
+    with pytest.raises(EngineError, match=r"did not come up: no answer within 0\.2 s"), cluster:
+        pass
+    assert mark.exists()  # it was told, before it was killed
 
 
 def test_a_master_without_its_launcher_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,7 +238,7 @@ def test_a_master_without_its_launcher_is_refused(capsys: pytest.CaptureFixture[
 def test_a_master_that_does_not_answer_is_told_with_how_it_was_tried(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_engine, "PAUSE_S", 0.1)
+    monkeypatch.setattr(host_launchers, "PAUSE_S", 0.1)
     with socket.socket() as taken:  # by one that does not listen, so that nobody else will
         taken.bind(("127.0.0.1", 0))
         url = f"spark://127.0.0.1:{taken.getsockname()[1]}"

@@ -186,7 +186,8 @@ def test_the_readme_is_short_and_lists_every_page() -> None:
     [
         ("docs/strategies.md", [*STRATEGIES, *SCHEDULE_CHOICES]),
         ("docs/workloads.md", [*WORKLOADS, *presets.names()]),
-        ("docs/horovod-and-spark.md", LAUNCHERS),
+        ("docs/horovod-and-spark.md", [n for n, row in LAUNCHERS.items() if not row.on_hosts_only]),
+        ("docs/several-hosts.md", [n for n, row in LAUNCHERS.items() if row.on_hosts_only]),
         ("README.md", STRATEGIES),
     ],
 )

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.spec.documents.codec import SCHEMA, Amount, Document, DocumentError, Options
+from cluster.spec.documents.codec import SCHEMA, Amount, Document, DocumentError, Json, Options
 from cluster.spec.documents.run_folder import RunFolder, read_document, write_json
 from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.experiment import Experiment
+from cluster.spec.hosts import HostOptions
 
 TO_COME, RUNNING, COMPLETED = "to come", "running", "completed"
 
@@ -45,8 +46,8 @@ class SessionPlan(Document):
     """The preset looks for the end of memory: a run that finds it is an answer, not a failure."""
     data_dir: str | None = None
     """`--data-dir`, as an absolute path; null for the cache."""
-    spark_master: str | None = None
-    """`--spark-master`."""
+    hosts: HostOptions | None = None
+    """How hosts that are already there are reached; null for nodes of this machine."""
     runs: list[PlannedRun] = field(default_factory=list)
     """Every run."""
 
@@ -72,7 +73,7 @@ class SessionFolder:
 
     def read_plan(self) -> SessionPlan:
         """DocumentError for what is no plan, or has run names that are no plain file names."""
-        plan = read_document(self.plan, SessionPlan)
+        plan = read_document(self.plan, SessionPlan, _with_hosts)
         for index, planned in enumerate(plan.runs):
             if Path(planned.run).name != planned.run or planned.run.startswith("."):
                 raise DocumentError(f"{self.plan.name}: runs[{index}].run is no folder's name")
@@ -97,6 +98,12 @@ class SessionFolder:
 def run_names(experiments: Sequence[Experiment]) -> list[str]:
     """The names of the run folders of a session."""
     return [f"{k:03d}-{run.label}-s{run.seed}" for k, run in enumerate(experiments, 1)]
+
+
+def _with_hosts(document: Json) -> Json:
+    """Of an earlier version, which knew of hosts of Spark alone."""
+    master = document.pop("spark_master", None)
+    return document if master is None else {**document, "hosts": {"spark_master": master}}
 
 
 def _state(folder: RunFolder) -> str:

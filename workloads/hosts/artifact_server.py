@@ -1,32 +1,32 @@
-"""HTTP server of the driver for workers on hosts without a shared disk.
+"""HTTP server of the driver for hosts without a shared disk.
 
-Workers download code, spec and data, and upload events and the model. Every address contains a
-random key, which is checked before anything is read, served or stored; uploads have limits.
+Hosts download code, spec and data, and upload events, heartbeats, logs and the model. Every address
+contains a random key, which is checked before anything is read, served or stored; uploads have
+limits.
 """
 
 import io
 import json
-import os
 import secrets
 import threading
 import zipfile
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Self
 
-from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from workloads.data.tokens import data_folder, data_name
+from workloads.hosts.deliveries import Deliveries, TooLarge
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster", "workloads")
 PIECE_BYTES = 1 << 20
 TIMEOUT_S = 60
-EVENTS_BYTES = 1 << 30
-"""The most that the event log of a node may hold."""
-MODEL_BYTES = 16 << 30
+BODY_BYTES = 1 << 28
+"""The most of one upload; the model comes in pieces."""
+
+Answer = tuple[int, bytes]
+"""An HTTP status and a body."""
 
 
 def zipped_code() -> bytes:
@@ -48,16 +48,15 @@ def data_files(spec: Experiment, root: Path) -> dict[str, Path]:
 
 
 class ArtifactServer:
-    """A context manager; `run` and `data` are the current run's folder and data."""
+    """A context manager; `data` is the folder of the current run's data."""
 
     def __init__(self, host: str, bind_address: str | None = None) -> None:
         """`host` is what workers call this host, `bind_address` the address to listen at."""
         self.code = zipped_code()
-        self.run: RunFolder | None = None
+        self.deliveries = Deliveries()
         self.data: Path | None = None
         self._key = secrets.token_urlsafe(16)
-        self._lock = threading.Lock()
-        attributes = {"key": self._key, "get": self._get, "put": self._put}
+        attributes = {"server_side": self, "key": self._key}
         handler = type("Handler", (_Handler,), attributes)
         self._server = ThreadingHTTPServer((bind_address or host, 0), handler)
         self.url = f"http://{host}:{self._server.server_port}/{self._key}"
@@ -70,92 +69,102 @@ class ArtifactServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def _get(self, path: str) -> bytes | Path | None:
-        """The content at a path."""
+    def get(self, path: str) -> bytes | Path | Answer | None:
+        """The content at a path, or an answer with its status."""
         kind, _, name = path.partition("/")
         if kind == "code":
             return self.code
-        if self.run is None or self.data is None:
+        run = self.deliveries.run
+        if run is None or self.data is None:
             return None
         if kind == "spec":
-            return self.run.spec
+            return run.spec
         if kind == "data":
-            files = data_files(self.run.read_experiment(), self.data)
+            files = data_files(run.read_experiment(), self.data)
             return files.get(name) if name else json.dumps(list(files)).encode()
         return None
 
-    def _put(self, path: str, body: BufferedIOBase, length: int) -> int:
-        """Store an upload; the status of the answer."""
-        if self.run is None:
-            return 404
+    def admits(self, path: str, length: int) -> int:
+        """The status of an upload before its body is read."""
         kind, _, node = path.partition("/")
-        if kind == "events" and node.isalnum():
-            return self._append(self.run.events_of(node), body, length)
-        if kind == "model" and not node:
-            return 200 if length <= MODEL_BYTES and _store(self.run.model, body, length) else 413
-        return 404
+        most = self.deliveries.most_bytes(kind)
+        if self.deliveries.run is None or most is None or not node.isdecimal():
+            return 404
+        return 200 if length <= min(most, BODY_BYTES) else 413
 
-    def _append(self, log: Path, body: BufferedIOBase, length: int) -> int:
-        """All of an upload or nothing: another attempt of the same task may upload meanwhile."""
-        there_bytes = log.stat().st_size if log.exists() else 0
-        if length > EVENTS_BYTES - there_bytes:
-            return 413
-        lines = body.read(length)
-        with self._lock, log.open("ab") as file:
-            file.write(lines)
-        return 200
+    def put(self, path: str, body: bytes) -> Answer:
+        """Store an upload that was admitted."""
+        kind, _, node = path.partition("/")
+        try:
+            self.deliveries.store(kind, int(node), body)
+        except TooLarge:
+            return 413, b""
+        return 200, b""
 
+    def connected(self, path: str, connection: int) -> None:
+        """An upload came over this connection."""
 
-def _store(target: Path, body: BufferedIOBase, length: int) -> bool:
-    """Write an upload piece by piece, under its name when it is complete; whether it is."""
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    with unfinished.open("wb") as file:
-        while length and (piece := body.read(min(length, PIECE_BYTES))):
-            file.write(piece)
-            length -= len(piece)
-    if length:
-        unfinished.unlink()
-        return False
-    unfinished.replace(target)
-    return True
+    def closed(self, connection: int) -> None:
+        """A connection was closed by its other end."""
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # an agent's heartbeats share one connection
     timeout = TIMEOUT_S
     key: str
-    get: Callable[[str], bytes | Path | None]
-    put: Callable[[str, BufferedIOBase, int], int]
+    server_side: ArtifactServer
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except ConnectionError:
+            pass  # the other end has gone, which closed() tells
+        finally:
+            self.server_side.closed(id(self))
 
     def do_GET(self) -> None:
         path = self._path()
-        found = None if path is None else type(self).get(path)
+        found = None if path is None else self.server_side.get(path)
         if isinstance(found, Path):
-            self._answer(200, found.stat().st_size)
+            self._head(200, found.stat().st_size)
             with found.open("rb") as file:
                 while piece := file.read(PIECE_BYTES):
                     self.wfile.write(piece)
-        elif found is None:
-            self._answer(404, 0)
+        elif isinstance(found, tuple):
+            self._answer(*found)
         else:
-            self._answer(200, len(found))
-            self.wfile.write(found)
+            self._answer(404, b"") if found is None else self._answer(200, found)
 
     def do_PUT(self) -> None:
         path, length = self._path(), self.headers.get("Content-Length", "")
         if path is None:
-            self._answer(404, 0)
+            status = 404
         elif not length.isdecimal():
-            self._answer(411, 0)
+            status = 411
         else:
-            self._answer(type(self).put(path, self.rfile, int(length)), 0)
+            status = self.server_side.admits(path, int(length))
+        if path is None or status != 200:
+            self.close_connection = True  # its body was not read
+            self._answer(status, b"")
+            return
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            return
+        self.server_side.connected(path, id(self))
+        self._answer(*self.server_side.put(path, body))
 
     def _path(self) -> str | None:
         """The path after the key; None for a wrong key."""
         key, _, path = self.path.lstrip("/").partition("/")
         return path if secrets.compare_digest(key.encode(), self.key.encode()) else None
 
-    def _answer(self, status: int, length: int) -> None:
-        self.send_response(status)
+    def _answer(self, status: int, body: bytes) -> None:
+        self._head(status, len(body))
+        self.wfile.write(body)
+
+    def _head(self, status: int, length: int) -> None:
+        self.send_response_only(status)  # without date and server: heartbeats stay small
         self.send_header("Content-Length", str(length))
         self.end_headers()
 

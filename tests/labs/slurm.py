@@ -1,0 +1,77 @@
+"""A Slurm cluster and a measure on its login host, in fresh namespaces.
+
+    unshare --net ... python -m tests.labs.slurm PACKAGES HOSTS FOLDER KILL FLAGS...
+
+PACKAGES is where Debian's packages of Slurm are unpacked. HOSTS of them compute; KILL is the one
+that is killed in training, or `none`. Returns the measure's exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from cluster.namespaces import network
+from tests.labs.hosts import Hosts, host_name
+
+CONFIGURATION = """\
+ClusterName=lab
+SlurmctldHost={login}({address})
+AuthType=auth/none
+CredType=cred/none
+CryptoType=crypto/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+MpiDefault=none
+SwitchType=switch/none
+PluginDir={plugins}
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ReturnToService=2
+KillWait=2
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=debug Nodes=ALL Default=YES MaxTime=60 State=UP
+"""
+
+
+def main(packages: Path, computing: int, folder: Path, kill: int | None, flags: list[str]) -> int:
+    plugins = packages / "usr/lib/x86_64-linux-gnu/slurm-wlm"
+    (folder / "state").mkdir()
+    configuration = folder / "slurm.conf"
+    nodes = (
+        f"NodeName={host_name(k)} NodeAddr={network.address(k)} CPUs=1 State=UNKNOWN"
+        for k in range(computing)
+    )
+    configuration.write_text(
+        CONFIGURATION.format(
+            login=host_name(computing),
+            address=network.address(computing),
+            plugins=plugins,
+            folder=folder,
+            nodes="\n".join(nodes),
+        )
+    )
+    os.environ["SLURM_CONF"] = str(configuration)
+    os.environ["LD_LIBRARY_PATH"] = f"{plugins.parent}:{plugins}"
+    sbin = packages / "usr/sbin"
+    with Hosts(computing + 1, folder) as hosts:
+        hosts.start(hosts.login, "slurmctld", [str(sbin / "slurmctld-wlm"), "-D", "-c"])
+        for rank in range(computing):
+            stepd = str(sbin / "slurmstepd-wlm")
+            daemon = [str(sbin / "slurmd-wlm"), "-D", "-N", host_name(rank), "-d", stepd]
+            hosts.start(rank, f"slurmd-{rank}", daemon)
+        path = f"{packages / 'usr/bin'}:{os.environ['PATH']}"
+        return hosts.measure(flags, {"PATH": path}, kill)
+
+
+if __name__ == "__main__":
+    _, packages, computing, folder, kill, *flags = sys.argv
+    rank = None if kill == "none" else int(kill)
+    sys.exit(main(Path(packages), int(computing), Path(folder), rank, flags))

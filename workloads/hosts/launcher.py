@@ -1,0 +1,58 @@
+"""The seam: what a host launcher does. Standard library only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.hosts import HostOptions
+from workloads.hosts.fit import HostFacts
+
+POLL_S = 0.1
+
+
+class HostsError(Exception):
+    """Why the hosts cannot execute the runs, in one line."""
+
+
+class HostsLost(Exception):
+    """A host is gone, or the launcher's own job has ended, while a run was on: one line."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the hosts are for."""
+
+    nodes: int
+    """Hosts to find, one worker each."""
+    options: HostOptions
+    runs: tuple[RunFolder, ...]
+    data: Path
+    log: Path
+    """Where the launcher's own output goes."""
+    say: Callable[[str], None]
+    """For the person who waits."""
+
+
+class HostLauncher(Protocol):
+    """Starts the worker once on each host with rank, size and rendezvous, brings events/ back.
+
+    A context manager; leaving it ends what was started on the hosts. `close` does so, too, from
+    another thread while a run is on.
+    """
+
+    packages: tuple[str, ...]
+    """Their versions must be the same on all hosts."""
+    chosen_by: str
+    """How the hosts' Python is chosen, for the person whose versions differ."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def close(self) -> None: ...
+
+    def find_hosts(self) -> list[HostFacts]:
+        """The hosts of ranks 0, 1, ...; HostsError where there are not enough in time."""
+
+    def execute(self, run: RunFolder, data: Path) -> None:
+        """Until all of the run's workers have ended; HostsLost where one is gone."""
