@@ -253,6 +253,8 @@ class Trainer:
             computed = device.mark()
             if due:
                 self.prepared.exchanger.finish_round()
+            elif self.prepared.after_local_step is not None:
+                self.prepared.after_local_step()
             return computed, device.mark()
         if not due:
             return computed, computed

@@ -167,7 +167,7 @@ def observe_all(folders: Iterable[RunFolder]) -> list[Observation]:
 
 
 def is_covered(run: Experiment) -> bool:
-    if run.program is not None or run.gpu or run.launcher != "torch":
+    if run.program is not None or run.gpu or run.launcher != "torch" or run.stream != "none":
         return False
     facts = facts_of(run.strategy)
     if not facts.exchanges or not (facts.has_schedule or is_own(run.strategy)):

@@ -23,6 +23,7 @@ from cluster.spec.documents.events import (
 from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import facts_of
+from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.experiment import Experiment
 from cluster.spec.launchers import LAUNCHERS, TORCH_PEERS
 from cluster.spec.own_code import is_own
@@ -102,6 +103,7 @@ class RecordedRun:
 
     def setting(self, hello: Hello) -> Setting:
         experiment = self.experiment
+        stream = parse_stream(experiment.stream)
         return Setting(
             workers=experiment.workers,
             model_bytes=hello.model_bytes,
@@ -113,6 +115,7 @@ class RecordedRun:
             bucket_bytes=tuple(hello.bucket_bytes),
             buffers=str(experiment.buffers),
             buffer_bytes=hello.buffer_bytes,
+            fragments=stream.fragments if stream else 1,
             sites=tuple(experiment.site_members.values()),
         )
 

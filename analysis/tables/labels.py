@@ -171,7 +171,7 @@ def _words(option: str, value: Any) -> str:
     return f"{option.replace('_', ' ')} {option_text(value)}"
 
 
-REPLACED = ("local_steps", "compress", "outer", "average", "error_feedback")
+REPLACED = ("local_steps", "compress", "outer", "stream", "average", "error_feedback")
 """Options of an algorithm that flags may have replaced: named even where all runs have the same."""
 
 

@@ -112,6 +112,10 @@ class Experiment:
     grace: float | None = _option(None, "strategy", "SHARE", within=(0, 100))
     """quorum only: how long it then waits for the others, as a share of the time that the round has
     taken (default: 0.1)"""
+    stream: str = _option("none", "strategy", "FRAGMENTS:DELAY:KEPT")
+    """rounds exchange one of so many fragments of the model, in turn, while workers train on; its
+    result is taken DELAY steps later, and the share KEPT of the worker's own parameters stays:
+    4:1:0.5, for local-sgd"""
     buffers: str = _option(None, "strategy", "WHAT", choices=BUFFERS)
     """what happens to buffers such as batch-norm statistics after an exchange (default: average for
     pairwise, else broadcast)"""
@@ -455,6 +459,7 @@ class Experiment:
             self.outer != "none" and self.outer.replace(":", "-"),
             self.staleness is not None and f"s{self.staleness}",
             self.quorum is not None and f"q{self.quorum}",
+            self.stream != "none" and f"stream-{self.stream.replace(':', '-')}",
         ]
 
     def to_json(self) -> dict[str, Any]:

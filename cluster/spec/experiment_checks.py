@@ -20,6 +20,7 @@ from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import Codec, parse_codec
 from cluster.spec.exchange.outer import parse_outer
 from cluster.spec.exchange.strategies import GRACE, OF_FEW, WARMUP_EPOCHS, facts_of, own_defaults
+from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.faults import checks as faults
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
@@ -64,6 +65,7 @@ def complete(experiment: Experiment) -> None:
     _check_strategy(experiment)
     _check_outer(experiment)
     _check_codec(experiment, codec)
+    _check_stream(experiment, codec)
     _check_own_options(experiment)
     _check_nodes(experiment)
     _check_sites(experiment)
@@ -163,7 +165,8 @@ def _fill_defaults(experiment: Experiment) -> None:
     lossy = parse_codec(experiment.compress).lossy
     if lossy and not experiment.averages_some:
         defaults["error_feedback"] = 1.0
-    defaults["outer"] = "sgd:1" if lossy and experiment.strategy == "local-sgd" else "none"
+    of_deltas = lossy or experiment.stream != "none"
+    defaults["outer"] = "sgd:1" if of_deltas and experiment.strategy == "local-sgd" else "none"
     if facts.has_passes:
         defaults |= {"passes": 1, "schedule": "ring"}
     if "quorum" in facts.own_options:
@@ -308,6 +311,32 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
         experiment.model, experiment.optimizer
     ):
         raise SpecError(f"{codec} does not go with --buffers average: use broadcast or local")
+
+
+def _check_stream(experiment: Experiment, used: Codec) -> None:
+    """Streaming exchanges fragments of outer deltas beside local training."""
+    stream, text = _parsed("stream", parse_stream, experiment.stream), experiment.stream
+    if stream is None:
+        return
+    if experiment.strategy != "local-sgd" or experiment.launcher != "torch" or experiment.gpu:
+        raise SpecError(
+            f"stream {text} does not apply to strategy {experiment.strategy} with launcher"
+            f" {experiment.launcher}{' and gpu' if experiment.gpu else ''}: it exchanges outer"
+            " deltas of local-sgd, on Gloo; use --strategy local-sgd with launcher torch"
+        )
+    if experiment.outer == "none":
+        raise SpecError(f"stream {text} exchanges outer deltas: use --outer sgd:1, not none")
+    if stream.delay > experiment.local_steps:
+        raise SpecError(
+            f"stream {text}: DELAY is {stream.delay} steps, and the next round begins after"
+            f" {experiment.local_steps}; use at most as many, or more --local-steps"
+        )
+    if used.rank:
+        raise SpecError(
+            f"compress {experiment.compress} does not go with stream, whose fragments are no layers"
+        )
+    if experiment.bucket_mb is not None or experiment.overlap:
+        raise SpecError(f"stream {text} exchanges fragments: leave out bucket_mb and overlap")
 
 
 def _check_own_options(experiment: Experiment) -> None:

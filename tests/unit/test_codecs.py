@@ -183,7 +183,9 @@ def carried(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
         for strategy in parse_codec(codec).carriers:
             if strategy in ("local-sgd", "ddp", "pairwise"):
                 continue
-            spec = _experiment(workers, compress=codec, error_feedback=0.9, strategy=strategy)
+            sites = f"a:{workers - 1},b:1" if strategy == "hierarchical" else None
+            options = {"error_feedback": 0.9, "strategy": strategy, "sites": sites}
+            spec = _experiment(workers, compress=codec, **options)
             exchange = stateful_exchange(STRATEGIES[strategy].exchange, spec, torch.zeros(501))
             found[strategy, codec] = rounds = []
             for index in range(ROUNDS):
@@ -226,7 +228,7 @@ def plainly_carried(strategy: str, codec: str, workers: int) -> list[Tensor]:
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_every_carrier_leaves_the_plain_mean_in_equal_bits(workers: int, tmp_path: Path) -> None:
     found = on_workers(f"{HERE}:carried", workers, tmp_path)
-    assert len(found[0]) == 3 + 3 + 6
+    assert len(found[0]) == 3 + 3 + 7
     for (strategy, codec), rounds in found[0].items():
         two_phases = strategy == "allreduce" and workers > 2 and not codec.startswith("randk")
         for index in range(ROUNDS):

@@ -27,6 +27,8 @@ ALL = [dict(zip(OPTIONS, values, strict=True)) for values in itertools.product(*
 def experiment(strategy: str, **options: Any) -> Experiment:
     if STRATEGIES[strategy].has_passes:
         options = {"passes": 1, "schedule": "ring", **options}
+    if STRATEGIES[strategy].needs_sites:
+        options = {"sites": "a:2,b:2", **options}
     workers = 1 if strategy == "single" else 4
     return Experiment(**{"strategy": strategy, "workers": workers, "model": "mnist-bn", **options})
 
@@ -44,7 +46,7 @@ def makes_sense(strategy: str, options: dict[str, Any]) -> bool:
             "buffers": "local",
         }
     parameters = options["average"] == "parameters"
-    if strategy in ("pairwise", "local-sgd") and not parameters:
+    if strategy in ("pairwise", "sgp", "local-sgd") and not parameters:
         return False
     if parameters and (options["reduce"] == "sum" or options["overlap"]):
         return False
@@ -109,7 +111,7 @@ def test_a_refusal_says_why(strategy: str, options: dict[str, Any], reason: str)
 def test_a_strategy_has_defaults_of_its_own() -> None:
     chosen = {name: experiment(name) for name in STRATEGIES}
     average = {name for name, run in chosen.items() if run.average == "parameters"}
-    assert average == {"pairwise", "local-sgd", "async-pairwise", "quorum"}
+    assert average == {"pairwise", "sgp", "local-sgd", "async-pairwise", "quorum"}
     assert chosen["pairwise"].buffers == "average"
     assert chosen["single"].buffers == "local"
     assert chosen["allreduce"].buffers == "broadcast"

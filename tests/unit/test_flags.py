@@ -44,6 +44,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "compress": ("fp16", "fp16"),
     "error_feedback": ("0.5", 0.5),
     "outer": ("sgd:0.5", "sgd:0.5"),
+    "stream": ("2:1:0.5", "2:1:0.5"),
     "epochs": ("7", 7),
     "train_size": ("5000", 5000),
     "batch_size": ("32", 32),
@@ -103,6 +104,7 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     strategy = "--strategy pairwise" if with_passes else "--strategy allreduce"
     if name in ("staleness", "quorum", "grace"):
         strategy = "--strategy async-server" if name == "staleness" else "--strategy quorum"
+    strategy = "--strategy local-sgd --outer sgd:1" if name == "stream" else strategy
     strategy += " --launcher horovod" if name == "timeline" else ""
     strategy += " --compress int8" if name == "error_feedback" else ""
     strategy += " --model mnist-bn" if name == "buffers" else ""

@@ -161,7 +161,7 @@ def test_a_recorded_schedule_predicts_what_the_same_built_in_does(
     )
     if strategy == "single":
         setting = Setting(workers=1, model_bytes=4000)
-    recorded = as_recorded(strategy, setting, 10)
+    recorded = as_recorded(strategy, setting, 30)  # whole periods of all of them
     for rounds in (1, 7, 10, 33):
         found = predict("star.py", setting, rounds, recorded)
         expected = predict(strategy, setting, rounds)

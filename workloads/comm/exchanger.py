@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cluster.spec.exchange.codecs import factored_bytes, parse_codec
+from cluster.spec.exchange.codecs import Codec, factored_bytes, parse_codec
+from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.experiment import Experiment
 from workloads.comm.buckets import MIB, Bucket, bucket_count, split_into_buckets
 from workloads.comm.flat import FlatModel
@@ -29,15 +30,23 @@ def make_buckets(flat: FlatModel, spec: Experiment) -> list[Bucket]:
 
 
 def bucket_bytes(flat: FlatModel, spec: Experiment) -> list[int]:
-    """Of the buckets of a run as they are sent; torch's DistributedDataParallel makes its own."""
-    buckets = ddp_buckets(flat, spec) if spec.strategy == "ddp" else make_buckets(flat, spec)
+    """Of the buckets of a run as they are sent, or of its fragments, of which a round sends one.
+
+    torch's DistributedDataParallel makes its own.
+    """
     codec = parse_codec(spec.compress)
+    if stream := parse_stream(spec.stream):
+        fragments = flat.fragments(stream.fragments)
+        return [sum(_sent_bytes(codec, piece) for piece in pieces) for pieces in fragments]
+    buckets = ddp_buckets(flat, spec) if spec.strategy == "ddp" else make_buckets(flat, spec)
     if codec.rank:
         return [size for b in buckets for size in factored_bytes(_shapes(flat, b), codec.rank)]
-    if codec.name == "none":
-        items = [flat.parts[bucket.part].parameters.element_size() for bucket in buckets]
-        return [(b.end - b.start) * item for b, item in zip(buckets, items, strict=True)]
-    return [codec.encoded_bytes(bucket.end - bucket.start) for bucket in buckets]
+    parts = [part.parameters for part in flat.parts]
+    return [_sent_bytes(codec, parts[b.part][b.start : b.end]) for b in buckets]
+
+
+def _sent_bytes(codec: Codec, tensor: Tensor) -> int:
+    return tensor.nbytes if codec.name == "none" else codec.encoded_bytes(tensor.numel())
 
 
 def _shapes(flat: FlatModel, bucket: Bucket) -> list[torch.Size]:

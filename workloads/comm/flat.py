@@ -49,6 +49,11 @@ class FlatModel:
         """All tensors in which workers can differ."""
         return [part.parameters for part in self.parts] + self.buffers
 
+    def fragments(self, count: int) -> list[list[Tensor]]:
+        """Of each of so many equal pieces of the parameters, its piece of every part."""
+        pieces = [part.parameters.tensor_split(count) for part in self.parts]
+        return [list(of) for of in zip(*pieces, strict=True)]
+
     @property
     def parameter_count(self) -> int:
         return sum(part.parameters.numel() for part in self.parts)

@@ -29,7 +29,7 @@ class RoundExchanger(Protocol):
         """Call before the last backward pass of a round of `steps` steps."""
 
     def finish_round(self) -> None:
-        """Call after that backward pass; returns when everything is exchanged."""
+        """Call after that backward pass; returns when everything is exchanged, or under way."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Preparation:
     exchanger: RoundExchanger
     update: Callable[[], None]
     """Applies the exchanged gradients and clears them."""
+    after_local_step: Callable[[], None] | None = None
+    """Called after a step that no round follows, where an exchange may still be under way."""
     hides_exchange: bool = False
     """The exchange happens inside backward: its time cannot be separated from compute time."""
     pace: Pace | None = None

@@ -15,8 +15,9 @@ from workloads.comm.exchanger import Exchanger
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import compressed, wire_bytes
 from workloads.comm.messages import group_messages
-from workloads.comm.peers import Preparation, timeout_s
+from workloads.comm.peers import Preparation, RoundExchanger, timeout_s
 from workloads.comm.rendezvous import await_rendezvous
+from workloads.comm.stream import StreamExchanger
 from workloads.device import open_device
 from workloads.event_log import EventLog
 from workloads.optimizers import Optimizer
@@ -61,11 +62,19 @@ class TorchPeers:
         spec, strategy = self.spec, strategy_of(self.spec)
         wraps = strategy.wrap is not None
         exchange = strategy.exchange if wraps else compressed(strategy.exchange, spec.compress)
-        exchange_buffer = None if wraps else strategy.exchange
+        exchanger: RoundExchanger
+        after_local_step = None
+        if spec.stream != "none":
+            exchanger = streaming = StreamExchanger(flat, spec, self, exchange, strategy.exchange)
+            after_local_step = streaming.after_local_step
+        else:
+            exchange_buffer = None if wraps else strategy.exchange
+            exchanger = Exchanger(flat, spec, self, exchange, exchange_buffer)
         return Preparation(
             strategy.wrap(model, spec) if strategy.wrap else model,
-            Exchanger(flat, spec, self, exchange, exchange_buffer),
+            exchanger,
             flat.take_parameters_from_gradients if strategy.server_updates else optimizer.step,
+            after_local_step=after_local_step,
             hides_exchange=wraps,
         )
 

@@ -26,6 +26,17 @@ ALGORITHMS = {
         "Douillard et al., DiLoCo, 2023",
         {"strategy": "local-sgd", "local_steps": 8, "outer": "nesterov:0.7:0.9"},
     ),
+    "streaming-diloco": Algorithm(
+        "diloco by fragments: one is exchanged in a round, while workers train on",
+        "Douillard et al., Streaming DiLoCo with overlapping communication, 2025",
+        {
+            "strategy": "local-sgd",
+            "local_steps": 2,
+            "stream": "4:1:0.5",
+            "outer": "nesterov:0.7:0.9",
+            "compress": "int4",
+        },
+    ),
     "sparseloco": Algorithm(
         "diloco without momentum, whose changes are sparse, with decaying error feedback",
         "Sarfi et al., SparseLoCo, 2025 (there values have 2 bits; here they are float32)",
@@ -47,6 +58,11 @@ ALGORITHMS = {
             "local_steps": 8,
             "outer": "nesterov:0.7:0.3",
         },
+    ),
+    "sgp": Algorithm(
+        "after every step half of the parameters goes to one other worker, by a directed graph",
+        "Assran et al., Stochastic Gradient Push, 2019",
+        {"strategy": "sgp"},
     ),
     "sparta": Algorithm(
         "after every step a random half per cent of the parameters is averaged",

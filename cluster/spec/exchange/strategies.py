@@ -106,7 +106,7 @@ OF_UNPACED = {
 NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
-    *("error_feedback", "outer"),
+    *("error_feedback", "outer", "stream"),
     *("link", "bottleneck", "sites"),
 )
 """Options that mean nothing without an exchange."""

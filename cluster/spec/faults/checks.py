@@ -55,12 +55,14 @@ def _refuse_continue(experiment: Experiment) -> None:
     if experiment.on_failure != CONTINUE:
         return
     launcher, strategy = experiment.launcher, experiment.strategy
+    streams = experiment.stream != "none"
     refused = {
         f"launcher {launcher}, which starts its workers itself: use torch": launcher != "torch",
         "gpu: it forms groups on Gloo": experiment.gpu > 0,
         "one worker, after whom nobody is left: use --workers 2 or more": experiment.workers == 1,
         f"strategy {strategy}, which is your own and planned for all workers": is_own(strategy),
         f"strategy {strategy}, whose nodes grant each other steps": experiment.is_unpaced,
+        f"stream {experiment.stream}, whose exchange goes on between steps": streams,
     }
     for what, applies in refused.items():
         if applies:

@@ -131,9 +131,13 @@ class Setting:
         if self.fragments == 1:
             return self
         at = (self.first_round + index) % self.fragments
-        short, longer = divmod(self.model_bytes, self.fragments)
-        size = self.bucket_bytes[at] if self.bucket_bytes else short + (at < longer)
-        alone: dict[str, Any] = {"bucket_bytes": (), "fragments": 1}
+
+        def part(whole: int) -> int:
+            return whole // self.fragments + (at < whole % self.fragments)
+
+        size = self.bucket_bytes[at] if self.bucket_bytes else part(self.model_bytes)
+        elements = None if self.elements is None else part(self.elements)
+        alone: dict[str, Any] = {"bucket_bytes": (), "fragments": 1, "elements": elements}
         return replace(self, model_bytes=size, **alone)
 
 

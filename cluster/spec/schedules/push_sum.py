@@ -5,7 +5,6 @@ the one as many places before. Nobody waits for the one that it sends to. Push-s
 with every tensor, as one more number.
 """
 
-from cluster.spec.exchange.codecs import FLOAT_BYTES, HALVES
 from cluster.spec.schedules.messages import Flow, Messages, Setting
 from cluster.spec.schedules.pairwise import EVERY_ROUND, Repeat
 
@@ -26,8 +25,7 @@ def push_sum(index: int, setting: Setting) -> Messages:
         return ()
     ranks = tuple(range(workers))
     hop = distance(setting.first_round + index, workers)
-    item = FLOAT_BYTES // 2 if setting.compress in HALVES else FLOAT_BYTES
-    weights = item * max(1, len(setting.bucket_bytes))
+    weights = setting.item_bytes * max(1, len(setting.bucket_bytes))
     destinations = tuple((rank + hop) % workers for rank in ranks)
     return (Flow(ranks, destinations, setting.exchanged_bytes + weights),)
 
