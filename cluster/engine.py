@@ -15,7 +15,7 @@ from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.errors import SpecError, one_of
-from cluster.spec.experiment import EXISTING, Experiment
+from cluster.spec.experiment import EXISTING, PROCESSES, Experiment
 from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.hosts import HostOptions
 from cluster.spec.launchers import LAUNCHERS
@@ -125,6 +125,8 @@ class ClusterPlan:
     """The folder with one for each writer, by its name: the only one that it can write to."""
     imports: tuple[str, ...] = ()
     """Slow modules that the runs will import."""
+    processes: int = PROCESSES
+    """Processes and threads that each node may have."""
     dilation: float = 1.0
     """Seconds on this host for each emulated second; links are shaped accordingly."""
     user_folders: tuple[str, ...] = ()

@@ -161,12 +161,28 @@ def make_parser(with_help: bool = False) -> Parser:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The flags; what follows `--` is a program of the user's own."""
     if "--" not in arguments:
-        return make_parser().parse_args(arguments)
+        return _with_virtual_workers(make_parser().parse_args(arguments))
     at = list(arguments).index("--")
     args = make_parser().parse_args(arguments[:at])
     if args.program is not None:
         raise SpecError("program is given twice: by --program and after --; leave one out")
     args.program = [shlex.join(plain_words(arguments[at + 1 :]))]
+    return args
+
+
+def _with_virtual_workers(args: argparse.Namespace) -> argparse.Namespace:
+    """--virtual N is --virtual --workers N."""
+    count = args.virtual
+    if count is None or count in ("yes", "no"):
+        return args
+    if not re.fullmatch(r"[\d,\s]+", count):
+        raise SpecError(f"virtual takes the number of workers, or a list of them, not {count!r}")
+    if args.workers is not None:
+        raise SpecError(
+            f"virtual {count} says how many workers there are, and so does --workers"
+            f" {args.workers}: leave out one number"
+        )
+    args.virtual, args.workers = "yes", count
     return args
 
 

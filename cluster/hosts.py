@@ -57,6 +57,10 @@ def check(experiments: Sequence[Experiment], folder: Path) -> Experiment:
         raise SpecError(
             f"prepare is for torchrun, that is --launcher torch, not {experiment.launcher}"
         )
+    if experiment.virtual:
+        raise SpecError(
+            "virtual does not go with --prepare: virtual workers need no hosts; leave out one"
+        )
     if experiment.gpu:
         raise SpecError(
             "gpu does not go with --prepare, whose Python has torch for the CPU alone: for GPUs of"

@@ -113,12 +113,13 @@ class Session:
         folders = NodeFolders(folder, widest.event_writers, self.engine.node_user)
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
-            nodes=widest.nodes,
+            nodes=widest.started_nodes,
             auxiliary_services=first.auxiliary_services,
             cpus={**dict.fromkeys(first.fault_cores, math.inf), **first.host_limits},
             memory_bytes=first.memory_per_node,
-            links=first.links,
+            links=first.shaped_links,
             dilation=first.slowdown,
+            processes=first.processes_per_node,
             runs=tuple(folder for _, folder in runs),
             data_folder=self.data_folder,
             writers=widest.event_writers,
@@ -171,7 +172,7 @@ class Session:
         gpus = GpuCollector(
             folder.gpu_samples,
             open_nvml() if experiment.gpu else None,
-            gpus_by_node(experiment, range(max(experiment.nodes, experiment.gpu))),
+            gpus_by_node(experiment, range(max(experiment.started_nodes, experiment.gpu))),
             experiment.interval,
         )
         is_here = experiment.engine != EXISTING

@@ -96,7 +96,10 @@ class _RunWatch:
         self.nodes = NodeWatch(files, most_bytes(experiment))
         self._clock = _Clock()
         self._liveness = Liveness(
-            self._names, experiment.workers, experiment.nodes, self._clock.now
+            self._names,
+            min(experiment.workers, experiment.started_nodes),
+            experiment.started_nodes,
+            self._clock.now,
         )
         self._stopped: dict[int, str] = {}
         self._asked_at = -math.inf
@@ -196,7 +199,7 @@ class _RunWatch:
     def _memory_limit(self, starved: Collection[int]) -> str | None:
         """Of a node, in words; None for an auxiliary service, which has none."""
         per_node = self._experiment.memory_per_node
-        if per_node is None or min(starved, default=0) >= self._experiment.nodes:
+        if per_node is None or min(starved, default=0) >= self._experiment.started_nodes:
             return None
         return write_memory(per_node)
 
@@ -225,7 +228,8 @@ class _RunWatch:
                 self._progress.say(f"  no longer: {finding.text}")
 
     def _look_for_stall(self, sent_rates: Callable[[], Mapping[int, float]], now: float) -> None:
-        exchanging = [rank for rank in self._running if rank < self._experiment.nodes]
+        nodes = self._experiment.started_nodes
+        exchanging = [rank for rank in self._running if rank < nodes]
         waiting = {rank: self._liveness.signs[rank] for rank in exchanging}
         if (self._roll and self._roll.is_held) or self._findings or self._failed_at is not None:
             return

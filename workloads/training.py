@@ -189,7 +189,7 @@ class Trainer:
     def run_epoch(self, place: Place, batches: Iterator[Batch]) -> Place:
         """The new place."""
         spec, device, objective = self.part.spec, self.worker.device, self.worker.objective
-        clock = CpuClock()
+        clock = CpuClock(of_threads=not spec.virtual)
         for turn in self.pace.turns(place):
             pending, due = place.pending + 1, turn.due
             self.faults.at_step(place.step + 1)

@@ -49,6 +49,7 @@ from workloads.part import Whole
 from workloads.program import agent
 from workloads.stacks import StackChannel
 from workloads.telling import telling_failures
+from workloads.virtual.run import run_virtual
 
 PATIENCE_S = 120.0
 """How long a node waits for its host before it exits. An agent ends its worker itself."""
@@ -120,7 +121,7 @@ def find_mistake(
         return f"{folder.spec} is not on this host: copy the prepared folder to every host"
     except (SpecError, ValueError) as error:
         return f"{folder.spec}: {error}"
-    nodes = experiment.nodes
+    nodes = experiment.started_nodes
     world = int(environment.get("WORLD_SIZE", nodes))
     if world != nodes:
         return (
@@ -159,6 +160,9 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
         memory.limit_memory(experiment)
         if experiment.program is not None:
             agent.run_program(experiment, rank, log, files)
+            return
+        if experiment.virtual:
+            run_virtual(experiment, data_folder, log, files)
             return
         make = server.set_up if rank >= experiment.workers else training.set_up
         participant = make(experiment, rank, data_folder, log, files)

@@ -1,14 +1,21 @@
 """The step time of a run that is planned, simulated."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
+from cluster.spec.documents.events import Hello
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_foreign, is_own
+
+if TYPE_CHECKING:
+    from analysis.predict.forecast import Forecast
 
 USUAL, USUAL_BYTES = "allreduce", 4_000_000
 """In place of a strategy and a model of the user's own, of which nothing is known before a run."""
@@ -37,6 +44,31 @@ def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
         local_steps=run.local_steps,
         cores=cores,
         rounds=ROUNDS,
+    )
+
+
+def round_times(experiment: Experiment, hello: Hello, compute_s: float) -> Forecast:
+    """Of a run whose messages are known: on its links, with a core for each worker."""
+    from analysis.predict import fitted
+    from analysis.predict.forecast import Cluster
+
+    run, slow = experiment, parse_links(experiment.bottleneck) if experiment.bottleneck else {}
+    return fitted.load().forecast(
+        Cluster(
+            strategy=run.strategy,
+            workers=run.workers,
+            model_bytes=FLOAT_BYTES * (hello.parameters or 1),
+            link=next((link for rank, link in run.links.items() if rank not in slow), None),
+            slow=tuple(slow.items()),
+            compute_s=compute_s,
+            compress=run.compress,
+            passes=run.passes,
+            schedule=run.schedule,
+            seed=run.seed,
+            local_steps=run.local_steps,
+            bucket_bytes=tuple(hello.bucket_bytes),
+            rounds=ROUNDS,
+        )
     )
 
 

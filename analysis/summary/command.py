@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write_summary(folder: RunFolder) -> Summary:
     experiment = read_experiment(folder)
-    logs = [read_log(folder, rank) for rank in range(experiment.nodes)]
+    logs = [read_log(folder, rank) for rank in range(experiment.started_nodes)]
     error = find_error(logs) or find_shared_host(logs)
     try:
         summary = summarise(folder, experiment, "failed" if error else "completed", error)

@@ -2,14 +2,24 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.event_reader import LOG_BYTES, read_events
-from cluster.spec.documents.events import Boundary, End, Epoch, Event, Hello, Idle, Phase, Step
+from cluster.spec.documents.events import (
+    Boundary,
+    End,
+    Epoch,
+    Event,
+    Hello,
+    Idle,
+    Phase,
+    Step,
+    VirtualWorker,
+)
 from cluster.spec.documents.run_folder import RunFolder
 
 E = TypeVar("E", bound=Event)
@@ -68,6 +78,31 @@ def read_logs(
 ) -> list[NodeLog]:
     """By rank. `until_damage` takes the events before a line that is none."""
     return [NodeLog(_read(folder.events(rank), most, until_damage)) for rank in range(nodes)]
+
+
+def by_virtual_worker(log: NodeLog, ranks: int) -> list[NodeLog]:
+    """The node's log as each worker's own: what has no worker's rank is of all of them."""
+    shared, own = dict[int, Event](), [dict[int, Event]() for _ in range(ranks)]
+    for place, event in enumerate(log.events):
+        worker = getattr(event, "worker", None)
+        if worker is None:
+            shared[place] = event
+        elif worker < ranks:
+            own[worker][place] = event
+    return [
+        NodeLog([event for _, event in sorted({**shared, **mine}.items())])
+        for mine in (_own_hello(rank, shared, mine) for rank, mine in enumerate(own))
+    ]
+
+
+def _own_hello(rank: int, shared: dict[int, Event], own: dict[int, Event]) -> dict[int, Event]:
+    """With a worker's hello: worker 0's, but for its rank and its labels."""
+    found = dict(own)
+    for place, event in shared.items():
+        if isinstance(event, Hello) and rank:
+            labels = next((e.labels for e in own.values() if isinstance(e, VirtualWorker)), None)
+            found[place] = replace(event, rank=rank, labels=labels)
+    return found
 
 
 def _read(path: Path, most: int, until_damage: bool) -> list[Event]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from analysis.summary import control_traffic, counters, traffic_matrix
 from analysis.summary.emulated_time import EmulatedTime
-from analysis.summary.node_log import NodeLog, read_logs
+from analysis.summary.node_log import NodeLog, by_virtual_worker, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
 from cluster.spec.documents.events import (
@@ -45,7 +45,9 @@ class RecordedRun:
     ) -> RecordedRun:
         """`until_damage` takes of every event log what comes before a line that is no event."""
         most = most_bytes(experiment)
-        logs = read_logs(folder, experiment.nodes, most, until_damage=until_damage)
+        logs = read_logs(folder, experiment.started_nodes, most, until_damage=until_damage)
+        if experiment.virtual:
+            logs = by_virtual_worker(logs[0], experiment.nodes)
         return cls(experiment, logs, list(folder.read_samples()))
 
     def emulated(self) -> RecordedRun:

@@ -15,6 +15,7 @@ from analysis.summary import (
     progress,
     traffic,
     training,
+    virtual,
 )
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians
@@ -38,8 +39,11 @@ def summarise(
     try:
         damage_is_known = status in ("failed", "interrupted")
         run = RecordedRun.read(folder, experiment, until_damage=damage_is_known)
-        judged = fidelity.describe(run, list(folder.read_host_samples()))
-        summary = replace(_describe(folder, run.emulated(), status, error), fidelity=judged)
+        if experiment.virtual:
+            summary = virtual.describe(folder, run, status, error, _own_accuracies)
+        else:
+            judged = fidelity.describe(run, list(folder.read_host_samples()))
+            summary = replace(_describe(folder, run.emulated(), status, error), fidelity=judged)
         return Summary.from_json(summary.to_json())
     except DocumentError:
         raise

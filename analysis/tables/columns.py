@@ -63,6 +63,8 @@ COLUMNS = {
     "exposed_communication_median_s": "seconds.exposed_communication_median_s",
     **{name: f"seconds.{name}" for name in ("communication_bound_s", "train_s", "total_s")},
     "wall_s": "seconds.wall_s",
+    "predicted_step_s": "predicted.step_s",
+    "predicted_train_s": "predicted.train_s",
     "dilation": "spec.dilation",
     "fidelity": "fidelity.verdict",
     **{name: f"fidelity.{name}" for name in ("largest_wait_share", "least_cpu_share")},

@@ -45,6 +45,11 @@ class Configuration:
         return str(self.row["strategy"])
 
     @cached_property
+    def is_virtual(self) -> bool:
+        """Whether its workers share a node: its bytes and times are predicted."""
+        return bool(self.row["virtual"] is not pd.NA and self.row["virtual"])
+
+    @cached_property
     def workers(self) -> int:
         return int(self.row["workers"])
 

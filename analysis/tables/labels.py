@@ -14,6 +14,7 @@ from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.exchange.strategies import STRATEGIES, follows_from_strategy, is_own, own_defaults
 from cluster.spec.experiment import Experiment
 from cluster.spec.links import parse_cores, parse_links
+from cluster.spec.options import HELD_OUT
 from cluster.spec.program import arguments, tells_apart
 
 
@@ -32,6 +33,7 @@ SHARED = {
     "model": Words(str),
     "dataset": Words(lambda name: "" if name == "none" else f"on {name}"),
     "workers": Words(_count("worker")),
+    "virtual": Words(lambda yes: "virtual workers (bytes and times predicted)" if yes else ""),
     "link": Words(lambda link: f"{link_text(link)} links", "unlimited links"),
     "epochs": Words(_count("epoch")),
     "train_size": Words("{:,} training samples".format),
@@ -86,6 +88,7 @@ OPTION_WORDS: dict[str, Callable[[Any], str]] = {
     "lr_rule": lambda rule: "lr not scaled" if rule == "none" else f"{rule} lr rule",
     "warmup_epochs": lambda count: f"warm-up of {count:g} epochs" if count else "no warm-up",
     "overlap": lambda yes: "overlap" if yes else "no overlap",
+    "virtual": lambda yes: "virtual (bytes predicted)" if yes else "real nodes",
     "augment": lambda yes: "augmented" if yes else "not augmented",
     "optimizer": str,
     "model": str,
@@ -128,7 +131,10 @@ def in_common(runs: pd.DataFrame) -> str:
 
 def scored_on(runs: pd.DataFrame) -> str:
     """Which samples the final accuracy is measured on: the test set, or --test-size of it."""
-    sizes = runs[runs["accuracy"].notna()]["test_size"]
+    is_scored = runs["accuracy"].notna()
+    if (runs[is_scored]["score_on"] == HELD_OUT).any():
+        return "on training samples that were left out (--score-on held-out)"
+    sizes = runs[is_scored]["test_size"]
     limits = sorted(int(size) for size in sizes.dropna().unique())
     if not limits:
         return "on the whole test set"

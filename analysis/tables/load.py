@@ -141,7 +141,8 @@ def _read(folder: RunFolder, number: int, live: bool) -> _Read:
             dilation = float(found.row["dilation"] or 1)
             rates = read_rates(folder, dilation)
             workers, count = (int(found.row[name] or 0) for name in ("workers", "steps"))
-            steps = read_steps(folder, number, workers, count, dilation)
+            virtual = bool(found.row["virtual"])
+            steps = read_steps(folder, number, workers, count, dilation, virtual=virtual)
         _unless_missing(folder.read_spec)
         environment = _unless_missing(folder.read_environment)
         return dataclasses.replace(found, environment=environment, rates=rates, steps=steps)
@@ -178,7 +179,7 @@ def _summary(folder: RunFolder, live: bool) -> Summary:
         check(summary)
         return summary
     folder.read_links()
-    for rank in range(experiment.nodes):
+    for rank in range(experiment.started_nodes):
         deque(read_events(folder.events(rank)), maxlen=0)
     return Summary(
         session=folder.path.resolve().parent.name,

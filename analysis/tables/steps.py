@@ -4,6 +4,8 @@ Every step up to MOST_STEPS; of more, the first ones and evenly spaced ones. Onl
 parsed, all at once.
 """
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
@@ -16,8 +18,9 @@ MOST_STEPS = 500
 FIRST_STEPS = 5
 """Lab sheets ask for the losses of the first five."""
 STEP = b'{"event":"step"'
+WORKER = b'"worker":'
 BOUNDARIES = (b'{"event":"phase"', b'{"event":"end"')
-KEYS = ("t", "epoch", "step", "loss", "correct", "of_all")
+KEYS = ("t", "epoch", "step", "loss", "correct", "of_all", "worker")
 COLUMNS = ("number", "rank", "epoch", "step", "loss", "correct", "seconds")
 
 
@@ -26,18 +29,28 @@ def no_steps() -> pd.DataFrame:
 
 
 def read_steps(
-    folder: RunFolder, number: int, workers: int, steps: int, dilation: float = 1.0
+    folder: RunFolder,
+    number: int,
+    workers: int,
+    steps: int,
+    dilation: float = 1.0,
+    *,
+    virtual: bool = False,
 ) -> pd.DataFrame:
-    """A row per worker and step, in emulated time; DocumentError names a damaged file."""
+    """A row per worker and step, in emulated time; DocumentError names a damaged file.
+
+    Virtual workers have one file.
+    """
     found = []
-    for rank in range(workers):
+    for rank in range(1 if virtual else workers):
         path = folder.events(rank)
         try:
             boundaries, lines = _chosen_lines(folder, rank, steps)
             values = _in_step(_values(lines), workers)
             if len(values):
                 seconds = _training_seconds(values["t"].to_numpy(), boundaries) / dilation
-                found.append(values.assign(number=number, rank=rank, seconds=seconds.round(4)))
+                ranks = values.pop("worker").fillna(rank).astype(int)  # of a virtual worker its own
+                found.append(values.assign(number=number, rank=ranks, seconds=seconds.round(4)))
         except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
             raise DocumentError(f"{path.name}: a step: {error}") from None
     return pd.concat(found)[list(COLUMNS)] if found else no_steps()
@@ -47,10 +60,12 @@ def _chosen_lines(folder: RunFolder, rank: int, steps: int) -> tuple[list[bytes]
     """The lines of phase boundaries, and of the steps that are kept."""
     boundaries, lines = [], []
     stride = max(1, -(-steps // MOST_STEPS))
-    count = 0
+    counts = Counter[bytes]()
     for line in read_lines(folder.events(rank)):
         if line.startswith(STEP):
-            count += 1
+            worker = line.rpartition(WORKER)[2].partition(b",")[0]
+            counts[worker] += 1
+            count = counts[worker]
             if count <= FIRST_STEPS or count % stride == 0 or count == steps:
                 lines.append(line)
         elif line.startswith(BOUNDARIES):

@@ -83,7 +83,7 @@ def compose_document(
         "services": {
             **{
                 node_name(rank): _limited(make(rank, experiment, node), rank, experiment)
-                for rank in range(experiment.nodes)
+                for rank in range(experiment.started_nodes)
             },
             **(_machine(node) if experiment.gpu else {}),
             **(_spark_auxiliary_services(node) if with_spark else {}),
@@ -128,10 +128,11 @@ def path_in_node(run: RunFolder) -> str:
 
 
 def _node(rank: int, experiment: Experiment, node: Service) -> Service:
-    rank_and_size = {"RANK": str(rank), "WORLD_SIZE": str(experiment.nodes)}
+    rank_and_size = {"RANK": str(rank), "WORLD_SIZE": str(experiment.started_nodes)}
     return {
         "extends": {"file": _path(NODE_FILE), "service": "node"},
         "hostname": node_name(rank),
+        **({"pids_limit": experiment.processes_per_node} if experiment.virtual else {}),
         **node,
         "environment": {**rank_and_size, **node["environment"]},
     }
@@ -178,7 +179,7 @@ def _limited(node: Service, rank: int, experiment: Experiment) -> Service:
         node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
     if experiment.gpu:
         node = _with_gpus(node, rank, experiment)
-    links = experiment.links
+    links = experiment.shaped_links
     if rank in links:
         command = node.get("command", WORKER)
         node["command"] = ["python", "-m", "cluster.links.gate", *command]
@@ -225,7 +226,7 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service
     A helper shares its node's network namespace and is the only one with NET_ADMIN. The worker
     waits at its gate until the link is verified; workers of other nodes start after the helpers.
     """
-    links = experiment.links
+    links = experiment.shaped_links
     if not links:
         return {}
     common = {

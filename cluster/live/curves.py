@@ -75,7 +75,7 @@ class Curves:
         self._steps = self._epochs * self._epoch_steps
         self._bin_steps = -(-self._steps // MOST_POINTS) or 1
         self._bins: list[_Bin] = []
-        self._nodes = [_Node() for _ in range(experiment.nodes)]
+        self._nodes = [_Node() for _ in range(experiment.started_nodes)]
         self._scores: list[Epoch] = []
         self.points: list[Point] = []
         self.step = 0

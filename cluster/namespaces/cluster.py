@@ -254,6 +254,7 @@ def supervisor_plan(
         first_user=first_user(),
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},
+        processes=plan.processes,
         dilation=plan.dilation,
         environment={
             "MASTER_ADDR": node_name(0),

@@ -37,8 +37,6 @@ HIDDEN = ("/root", "/home", "/run", "/var/run", "/dev/pts")
 TEMPORARY_BYTES = 64 << 20
 FILE_BYTES = 8 << 30
 """The largest file that a node can write; as `fsize` in compose/node.yml."""
-PROCESSES = 512
-"""Processes and threads of a node; as `pids_limit` in compose/node.yml."""
 OWN_COUNT_SINCE = (5, 14)
 """Linux counts the processes of a user in each user namespace; before, all over the machine."""
 SYSTEM = {Path(path) for path in ("/", "/usr", "/etc", "/var", "/dev", "/proc", "/sys", "/opt")}
@@ -108,15 +106,15 @@ def covers(needed: Iterable[Path]) -> list[Path]:
     return sorted(f for f in folders if not any(f.is_relative_to(o) for o in folders - {f}))
 
 
-def limit(nodes: int, has_own_user: bool) -> None:
+def limit(nodes: int, processes: int, has_own_user: bool) -> None:
     """Bound the files that the node writes, and its processes where they are counted apart."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if has_own_user:
-        resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     elif version >= OWN_COUNT_SINCE:  # all nodes are one user
-        resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES * nodes, PROCESSES * nodes))
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes * nodes, processes * nodes))
 
 
 def drop_privileges(user: int | None) -> None:

@@ -101,6 +101,8 @@ class SupervisorPlan:
     links: dict[int, str]
     """By rank, the links to shape."""
     environment: dict[str, str]
+    processes: int
+    """Processes and threads that each node may have."""
     dilation: float = 1.0
     """Seconds on this host for each emulated second."""
 

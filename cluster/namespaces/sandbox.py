@@ -15,6 +15,7 @@ from pathlib import Path
 from cluster import PROJECT
 from cluster.namespaces import isolation, network
 from cluster.namespaces.cluster import PASSED_ON, first_user, unshare_command
+from cluster.spec.experiment import PROCESSES
 
 INSIDE = "--inside"
 NAME = "sandbox"
@@ -39,7 +40,7 @@ def inside(user: str, folder: str, writable: str, module: str, *arguments: str) 
     network.ip_batch("link set lo up")
     isolation.make_read_only()
     isolation.confine(isolation.View.of(str(Path(writable).parent), folder), writable)
-    isolation.limit(1, bool(user))
+    isolation.limit(1, PROCESSES, bool(user))
     isolation.drop_privileges(int(user) if user else None)
     isolation.settle(NAME)
     code: int = importlib.import_module(module).main([folder, writable, *arguments])

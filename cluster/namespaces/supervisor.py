@@ -147,7 +147,7 @@ def become_node(
         os.close(descriptor)
     isolation.make_read_only()
     isolation.confine(view, plan.folders[rank])
-    isolation.limit(plan.nodes, plan.first_user is not None)
+    isolation.limit(plan.nodes, plan.processes, plan.first_user is not None)
     isolation.drop_privileges(None if plan.first_user is None else plan.first_user + rank)
     isolation.settle(node_name(rank))
     os.environ |= {

@@ -40,8 +40,11 @@ class Progress:
 
     def starting(self, experiment: Experiment) -> None:
         """The nodes are about to start."""
-        nodes = "node" if experiment.nodes == 1 else "nodes"
-        self.say(f"starting {experiment.nodes} {nodes} ({experiment.engine})")
+        nodes = "node" if experiment.started_nodes == 1 else "nodes"
+        what = f"{experiment.started_nodes} {nodes}"
+        if experiment.virtual:
+            what += f" with {experiment.workers} virtual workers"
+        self.say(f"starting {what} ({experiment.engine})")
 
     def begin(
         self, experiment: Experiment, folder: RunFolder, collector: Collector, place: str
@@ -67,6 +70,9 @@ def outcome(summary: Summary) -> str:
     if summary.bytes is not None:
         workers = int(summary.spec.get("workers") or 1)
         parts.append(f"{bytes_text(summary.bytes.train.sent_bytes / workers)} sent per worker")
+    elif summary.spec.get("virtual") and summary.curve and summary.curve[-1].sent_bytes:
+        predicted = summary.curve[-1].sent_bytes / int(summary.spec.get("workers") or 1)
+        parts.append(f"{bytes_text(predicted)} per worker (predicted)")
     if summary.seconds is not None and summary.seconds.total_s is not None:
         parts.append(f"in {seconds_text(summary.seconds.total_s)}")
     return f"{summary.run}: {', '.join(filter(None, parts)) or summary.status}"
@@ -166,12 +172,13 @@ class BarProgress(Progress):
         steps: int | None = experiment.steps_per_epoch * experiment.epochs
         if experiment.program is not None:
             steps = None
-        for rank in range(min(experiment.workers, MOST_BARS)):
+        for rank in range(min(experiment.workers, experiment.started_nodes, MOST_BARS)):
             self._bars.add_task(
                 node_name(rank), total=steps, epoch="-", loss="-", accuracy="", rate=""
             )
-        shown = f": showing {MOST_BARS} of {experiment.workers} workers"
-        self.say(f"{folder.name}: {place}{shown if experiment.workers > MOST_BARS else ''}")
+        shown = min(experiment.started_nodes, MOST_BARS)
+        some = f": showing {shown} of {experiment.workers} workers"
+        self.say(f"{folder.name}: {place}{some if experiment.workers > shown else ''}")
         self._bars.start()
 
     def event(self, rank: int, event: Event) -> None:

@@ -52,7 +52,12 @@ def _bits(summary: Summary) -> str | None:
     return f"{summary.loss * BITS_PER_NAT:.3f}"
 
 
+def _predicted_step(summary: Summary) -> str | None:
+    return None if summary.predicted is None else seconds_text(summary.predicted.step_s)
+
+
 EXTRAS = {
+    "predicted step": Extra(_predicted_step, "simulated: virtual workers exchange in memory"),
     "bits/byte": Extra(_bits, "of the test set; 2 to the power of it is a byte's perplexity"),
     "bound": Extra(_bound, "lower bound of a step's exchange on these links"),
     "control": Extra(_control, "the launcher's control traffic, a second"),

@@ -28,13 +28,22 @@ from cluster.spec.faults.fault import Act, Fault, parse_faults
 from cluster.spec.faults.storm import parse_storm
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
-from cluster.spec.options import CROSS_ENTROPY, LR_RULES, OPTIMIZERS, SHUFFLES
+from cluster.spec.options import (
+    CROSS_ENTROPY,
+    LR_RULES,
+    OPTIMIZERS,
+    SCORED_ON,
+    SHUFFLES,
+    TEST,
+)
 from cluster.spec.program import ISOLATED, NETWORKS
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
 from cluster.spec.sites import members, parse_sites
+from cluster.spec.virtual import MOST_WORKERS
 
-MAX_WORKERS = 256
+PROCESSES = 512
+"""Processes and threads of a node; as `pids_limit` in compose/node.yml."""
 LONGEST_LABEL = 120
 """Characters; the name of a folder has 255 at most."""
 MAX_GPUS = 16
@@ -73,9 +82,12 @@ class Experiment:
     algorithm: str | None = _option(None, "strategy", "NAME", choices=(NO_ALGORITHM, *ALGORITHMS))
     """a published algorithm: a strategy with its local steps, codec and outer optimiser, which
     flags beside it replace (docs/algorithms.md); none, in a list, is the strategy as it is"""
-    workers: int = _option(4, "cluster", "N", within=(1, MAX_WORKERS))
-    """number of nodes that train, one worker each"""
-    passes: int | None = _option(None, "strategy", "P", within=(1, MAX_WORKERS))
+    workers: int = _option(4, "cluster", "N", within=(1, MOST_WORKERS))
+    """number of nodes that train, one worker each: up to 256, more with --virtual"""
+    virtual: bool = _option(False, "cluster", "yes|no|N")
+    """all workers are models in one process on one node, with exact accuracy, predicted bytes and
+    predicted times; --virtual 1000 is --virtual --workers 1000"""
+    passes: int | None = _option(None, "strategy", "P", within=(1, MOST_WORKERS))
     """hops an update travels round the ring before it is averaged: groups of P+1 workers, pairwise
     only (default: 1, pairs)"""
     schedule: str | None = _option(None, "strategy", "NAME", choices=SCHEDULE_CHOICES)
@@ -107,7 +119,7 @@ class Experiment:
     with a lossy codec)"""
     staleness: int | None = _option(None, "strategy", "S", within=(0, 100_000))
     """rounds that a worker may be ahead of the slowest, async-server only (default: no limit)"""
-    quorum: int | None = _option(None, "strategy", "Q", within=(1, MAX_WORKERS))
+    quorum: int | None = _option(None, "strategy", "Q", within=(1, MOST_WORKERS))
     """workers that must have arrived before a round of quorum goes on (default: all but one)"""
     grace: float | None = _option(None, "strategy", "SHARE", within=(0, 100))
     """quorum only: how long it then waits for the others, as a share of the time that the round has
@@ -188,6 +200,8 @@ class Experiment:
     """augment training images: shift by up to 4 pixels, mirror half of them"""
     test_size: int | None = _option(None, "training", "SAMPLES")
     """test samples that score the result (default: all)"""
+    score_on: str = _option(TEST, "training", "WHAT", choices=SCORED_ON)
+    """samples that score the result: the test set, or training samples that are left out"""
     loss: str = _option(CROSS_ENTROPY, "training", "NAME")
     """what is minimised: cross-entropy, or FILE.py:NAME, a function of your own of outputs and
     labels"""
@@ -283,6 +297,16 @@ class Experiment:
         return next((rank for rank in range(self.workers) if rank not in slow), 0)
 
     @property
+    def started_nodes(self) -> int:
+        """Nodes that are started: virtual workers share one."""
+        return 1 if self.virtual else self.nodes
+
+    @property
+    def processes_per_node(self) -> int:
+        """Processes and threads that a node may have: a virtual worker is a thread."""
+        return PROCESSES + (self.nodes if self.virtual else 0)
+
+    @property
     def device(self) -> str:
         """Where tensors are, as torch calls it. The one place that decides."""
         return "cuda" if self.gpu else "cpu"
@@ -300,12 +324,12 @@ class Experiment:
     def memory_per_node(self) -> int | None:
         """Bytes, whole MiB; None where there is no limit."""
         total = self.total_memory_bytes
-        return None if total is None else total // self.nodes // 2**20 * 2**20
+        return None if total is None else total // self.started_nodes // 2**20 * 2**20
 
     @property
     def node_names(self) -> list[str]:
         """By rank: nodes that exchange, then auxiliary services."""
-        return [node_name(rank) for rank in range(self.nodes)] + list(self.auxiliary_services)
+        return [*map(node_name, range(self.started_nodes)), *self.auxiliary_services]
 
     @property
     def auxiliary_services(self) -> tuple[str, ...]:
@@ -320,13 +344,18 @@ class Experiment:
     @property
     def event_writers(self) -> tuple[str, ...]:
         """Names of those that write events; the run ends when all of them have."""
-        return (*map(node_name, range(self.nodes)), *LAUNCHERS[self.launcher].event_writers)
+        return (*map(node_name, range(self.started_nodes)), *LAUNCHERS[self.launcher].event_writers)
 
     @property
     def links(self) -> dict[int, Link]:
         """By rank, where the link is shaped: a bottleneck's own link, else the one for all."""
         links = dict.fromkeys(range(self.nodes), parse_link(self.link)) if self.link else {}
         return {**links, **(parse_links(self.bottleneck) if self.bottleneck else {})}
+
+    @property
+    def shaped_links(self) -> dict[int, Link]:
+        """By rank, links that are shaped on nodes; those of virtual workers are only simulated."""
+        return {} if self.virtual else self.links
 
     @property
     def site_members(self) -> dict[str, tuple[int, ...]]:
@@ -391,7 +420,7 @@ class Experiment:
         is_synthetic = self.model.startswith(synthetic.PREFIX)
         launcher = LAUNCHERS[self.launcher]
         is_ours = not (launcher.auxiliary_services or launcher.on_hosts_only)
-        is_ours = is_ours and not self.gpu and self.program is None
+        is_ours = is_ours and not (self.gpu or self.virtual or self.program)
         return is_ours and not is_synthetic
 
     @property
@@ -412,7 +441,7 @@ class Experiment:
         """What a run asks of its nodes; runs that ask for the same can share them."""
         nodes = None if LAUNCHERS[self.launcher].on_hosts_only else self.nodes  # some may stay idle
         return (
-            *(nodes, self.cpus, self.link, self.bottleneck, self.straggler),
+            *(nodes, self.virtual, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.sites, self.launcher, self.total_memory, self.gpu, self.dilation),
             *(self.user_folders, self.requirements, self.network),
             *(self.fault, self.storm, self.on_failure),
@@ -429,6 +458,7 @@ class Experiment:
         parts = [
             self._strategy_label,
             f"n{self.workers}",
+            self.virtual and "virtual",
             self.passes is not None and f"p{self.passes}-{self.schedule}",
             self.nproc_per_node > 1 and f"k{self.nproc_per_node}",
             *self._exchange_label(),

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cluster.spec import catalogue, own_code, program, synthetic
+from cluster.spec import catalogue, own_code, program, synthetic, virtual
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
 from cluster.spec.documents.codec import DocumentError, hints, reader
@@ -24,7 +24,14 @@ from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.faults import checks as faults
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
-from cluster.spec.options import CROSS_ENTROPY, MOMENTUM, OFF, WITHOUT_MOMENTUM, ineffective_options
+from cluster.spec.options import (
+    CROSS_ENTROPY,
+    HELD_OUT,
+    MOMENTUM,
+    OFF,
+    WITHOUT_MOMENTUM,
+    ineffective_options,
+)
 from cluster.spec.own_code import LIBRARY_FORMS
 from cluster.spec.quantities import parse_memory, write_memory
 from cluster.spec.sites import parse_sites, write_sites
@@ -63,6 +70,7 @@ def complete(experiment: Experiment) -> None:
         raise SpecError(f"momentum must be at least 0 and below 1, not {experiment.momentum:g}")
     _refuse(experiment, ineffective_options(experiment.model, experiment.optimizer))
     _check_strategy(experiment)
+    _check_virtual(experiment)
     _check_outer(experiment)
     _check_codec(experiment, codec)
     _check_stream(experiment, codec)
@@ -217,6 +225,11 @@ def _check_data(experiment: Experiment) -> None:
         raise SpecError(f"augment is for images; {experiment.dataset} gives {facts.gives}")
     if experiment.shuffle == "fixed" and experiment.epochs == 1:
         raise SpecError("shuffle fixed shows from the second epoch on, and epochs is 1")
+    if experiment.score_on == HELD_OUT and experiment.train_size >= facts.train_size:
+        raise SpecError(
+            f"score_on held-out needs training samples that are left out, and train_size"
+            f" {experiment.train_size:,} takes all {facts.train_size:,} of {experiment.dataset}"
+        )
     if experiment.test_size is not None:
         between("test_size", experiment.test_size, 1, max(1, facts.test_size))
 
@@ -259,6 +272,35 @@ def _check_strategy(experiment: Experiment) -> None:
             "overlap needs --average gradients: parameters are only known after the update,"
             " when backward is over"
         )
+
+
+def _check_virtual(experiment: Experiment) -> None:
+    if not experiment.virtual:
+        most = virtual.MOST_REAL_WORKERS
+        if experiment.workers > most:
+            raise SpecError(
+                f"workers {experiment.workers} are more nodes than the {most} that fit a machine:"
+                f" use --virtual {experiment.workers}, workers that share one node"
+            )
+        return
+    if experiment.launcher != "torch":
+        raise SpecError(
+            f"virtual does not apply to launcher {experiment.launcher}: exchanges are copies in"
+            " memory; use --launcher torch"
+        )
+    if not facts_of(experiment.strategy).exchanges:
+        raise SpecError(f"virtual does not apply to strategy {experiment.strategy}, of one node")
+    if experiment.dilation not in (None, UNDILATED, "1"):
+        raise SpecError(
+            f"dilation {experiment.dilation} does not apply to virtual workers, whose times are"
+            " predicted: nothing is slowed down; leave it out"
+        )
+    if experiment.is_unpaced:
+        raise SpecError(
+            f"virtual does not apply to strategy {experiment.strategy}: without a barrier, what is"
+            " learned depends on the time of every message"
+        )
+    _refuse(experiment, virtual.REFUSED)
 
 
 def _check_outer(experiment: Experiment) -> None:

@@ -30,13 +30,19 @@ SHUFFLES = {
     "epoch": "a new order of the samples every epoch",
     "fixed": "the first epoch's order every epoch, as where a sampler is not told the epoch",
 }
+TEST, HELD_OUT = "test", "held-out"
+SCORED_ON = {
+    TEST: "the data set's test samples",
+    HELD_OUT: "training samples that --train-size leaves out: for choosing options, so that test"
+    " samples have no part in it",
+}
 CROSS_ENTROPY = "cross-entropy"
 """The default of --loss; everything else is a function of the user's own."""
 OFF: dict[str, Any] = {"lr_rule": "none", "warmup_epochs": 0.0}
 """Values that leave the learning rate alone: accepted everywhere, also where nothing is learned."""
 LEARNING = (
     *("lr", "momentum", "weight_decay", "lr_rule", "warmup_epochs"),
-    *("shuffle", "partition", "augment", "test_size", "loss"),
+    *("shuffle", "partition", "augment", "test_size", "score_on", "loss"),
 )
 """Options that change only what is learned."""
 

@@ -43,6 +43,10 @@ LINKS_S = 5.0
 SETUP_S = {"torch": 2.0, "horovod": 4.0, "spark": 15.0, "slurm": 4.0, "ray": 6.0}
 """Of a run, by launcher: fork, read the data, meet the others, average and save the model."""
 PROGRAM_S = 10.0
+VIRTUAL_S = 0.03
+"""To set up a virtual worker and to save what it found."""
+OWN_SAMPLES = 1000
+"""Test samples on which each worker scores its own model (workloads/training.py)."""
 SESSIONS, SUMMARIES = 20, 40
 """How many earlier ones are read at most, the newest first."""
 
@@ -58,6 +62,8 @@ def predict(experiment: Experiment, step_time: StepTime) -> float:
     cores, dilation = os.cpu_count() or 1, experiment.slowdown
     if dilation > 1:
         cores = experiment.nodes
+    if experiment.virtual:
+        return _predict_virtual(experiment)
     share = max(1.0, experiment.workers / cores)
     slowest = min(experiment.cpus_by_rank.values(), default=1.0)
     shared = max(share, 1.0 / min(1.0, slowest))
@@ -68,12 +74,26 @@ def predict(experiment: Experiment, step_time: StepTime) -> float:
     else:
         compute_s = sample_s * experiment.batch_size * shared
     steps = experiment.steps_per_epoch * experiment.epochs
-    last = experiment.test_size or _test_size(experiment.dataset)
-    scored = last + (experiment.epochs - 1) * min(last, CURVE_SAMPLES)
+    scored = _scored(experiment)
     setup_s = SETUP_S.get(experiment.launcher, 2.0) * share
     scoring_s = scored * sample_s * EVALUATED
     training_s = steps * step_time(experiment, compute_s, cores)
     return (setup_s + training_s + scoring_s) * dilation
+
+
+def _scored(experiment: Experiment) -> int:
+    """Test samples, in all epochs."""
+    last = experiment.test_size or _test_size(experiment.dataset)
+    return last + (experiment.epochs - 1) * min(last, CURVE_SAMPLES)
+
+
+def _predict_virtual(experiment: Experiment) -> float:
+    """One core computes for all workers, and exchanges are copies; each worker scores its own
+    model at the end."""
+    workers, sample_s = experiment.workers, SAMPLE_S.get(experiment.model, 0.0)
+    samples = experiment.steps_per_epoch * experiment.epochs * experiment.batch_size * workers
+    scored = _scored(experiment) + workers * OWN_SAMPLES
+    return SETUP_S["torch"] + workers * VIRTUAL_S + sample_s * (samples + EVALUATED * scored)
 
 
 def plan_times(
@@ -145,8 +165,8 @@ def about(seconds: float) -> str:
 
 
 def _start_s(run: Experiment) -> float:
-    share = max(1.0, run.nodes / (os.cpu_count() or 1) / 4)
-    return START_S.get(run.engine, 4.0) * share + (LINKS_S if run.links else 0.0)
+    share = max(1.0, run.started_nodes / (os.cpu_count() or 1) / 4)
+    return START_S.get(run.engine, 4.0) * share + (LINKS_S if run.shaped_links else 0.0)
 
 
 def _earlier(output: Path, models: Iterable[str]) -> Iterator[tuple[Experiment, Summary]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from cluster.namespaces.isolation import PROCESSES
+from cluster.spec.experiment import PROCESSES
 from tests.campaign import hostile_node
 from tests.measuring import PROJECT, Measured, finish, gone, processes_of
 

@@ -19,7 +19,7 @@ from cluster.containers.compose_file import (
 )
 from cluster.namespaces import isolation
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.experiment import Experiment
+from cluster.spec.experiment import PROCESSES, Experiment
 
 RUN = RunFolder(Path("/home/someone/runs/20260101-000000-abcd/001-allreduce-n4-s1"))
 DATA = Path("/home/someone/.cache/gradwire/mnist")
@@ -104,7 +104,7 @@ def test_the_hardened_node_has_no_privilege() -> None:
     assert node["read_only"] is True
     assert "no-new-privileges:true" in node["security_opt"]
     assert node["user"].split(":")[0] != "0"
-    assert node["pids_limit"] == isolation.PROCESSES
+    assert node["pids_limit"] == PROCESSES
     assert node["ulimits"]["fsize"] == isolation.FILE_BYTES
 
 

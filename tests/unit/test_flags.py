@@ -360,7 +360,7 @@ def test_single_alone_has_one_worker_by_default_and_no_more_when_asked() -> None
 
 
 def test_one_bad_value_in_a_sweep_refuses_the_whole_sweep() -> None:
-    with pytest.raises(SpecError, match="workers must be between 1 and 256, not 0"):
+    with pytest.raises(SpecError, match="workers must be between 1 and 4,096, not 0"):
         experiments("--workers 2,0")
     with pytest.raises(SpecError, match="unknown strategy 'gossip'"):
         experiments("--strategy allreduce,gossip")

@@ -13,10 +13,11 @@ from cluster.observe import results_table
 from cluster.spec.documents.field_docs import field_docs
 from cluster.spec.errors import SpecError
 from cluster.spec.exchange.strategies import STRATEGIES
-from cluster.spec.experiment import EXISTING, MAX_WORKERS, Experiment
+from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.options import LR_RULES
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
+from cluster.spec.virtual import MOST_REAL_WORKERS
 
 PAIRS: dict[str, Any] = {"strategy": "pairwise", "passes": 1, "schedule": "ring"}
 
@@ -28,10 +29,10 @@ def experiments(draw: some.DrawFn) -> Experiment:
     facts = STRATEGIES[strategy]
     passes, schedule = None, None
     if facts.has_passes:
-        passes = draw(some.integers(1, MAX_WORKERS))
+        passes = draw(some.integers(1, MOST_REAL_WORKERS))
         allowed = [s for s in SCHEDULE_CHOICES if s != "exponential" or passes == 1]
         schedule = draw(some.sampled_from(allowed))
-    workers = draw(some.integers(1, MAX_WORKERS)) if facts.exchanges else 1
+    workers = draw(some.integers(1, MOST_REAL_WORKERS)) if facts.exchanges else 1
     batch_size = draw(some.integers(1, 1000))
     return Experiment(
         strategy=strategy,
@@ -129,11 +130,11 @@ def test_a_refused_value_is_one_line_that_names_its_field(
 @pytest.mark.parametrize(
     ("values", "largest"),
     [
-        ({"train_size": 10**6}, {"workers": MAX_WORKERS}),
+        ({"train_size": 10**6}, {"workers": MOST_REAL_WORKERS}),
         ({"workers": 4, "train_size": 6000}, {"batch_size": 1500}),
         ({}, {"seed": 2**31 - 1}),
         ({}, {"momentum": 0.0}),
-        (PAIRS, {"passes": MAX_WORKERS}),
+        (PAIRS, {"passes": MOST_REAL_WORKERS}),
         ({"strategy": "single"}, {"workers": 1}),
         ({**PAIRS, "schedule": "exponential"}, {"passes": 1}),
         ({**PAIRS, "schedule": "exponential", "workers": 4}, {"passes": 3}),

@@ -43,6 +43,7 @@ PLAN = SupervisorPlan(
     cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
     links={0: "20mbit"},
     environment={"RANK": "0"},
+    processes=512,
 )
 
 

@@ -6,6 +6,7 @@ those behind it. With NCCL, messages that belong together are therefore issued a
 (`sendrecv`), in the same order on all workers that take part.
 """
 
+import threading
 from collections.abc import Iterable
 
 import torch
@@ -24,7 +25,8 @@ WIRE_TYPES: dict[str, torch.dtype | None] = {
 GROUPED_CHUNKS = 16
 LEAST_GROUPED_BYTES = 1024 * 1024
 
-_buffers: dict[tuple[str, int, torch.dtype, torch.device], Tensor] = {}
+_buffers: dict[tuple[str, int, torch.dtype, torch.device, int], Tensor] = {}
+"""Each is a thread's own: virtual workers are threads of one process."""
 _grouped: list[bool] = [False]
 
 Message = tuple[Tensor, int]
@@ -45,7 +47,7 @@ def reused_buffer(purpose: str, numel: int, dtype: torch.dtype, device: torch.de
 
     Allocating a buffer in every round would cost page faults in every step.
     """
-    key = (purpose, numel, dtype, device)
+    key = (purpose, numel, dtype, device, threading.get_ident())
     if key not in _buffers:
         _buffers[key] = torch.empty(numel, dtype=dtype, device=device)
     return _buffers[key]

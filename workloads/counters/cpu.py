@@ -67,10 +67,11 @@ class CpuClock:
     To be made in the process that it reads, after a fork.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_threads: bool = True) -> None:
+        """Without `of_threads`, only the process's clock is read."""
         self._files: dict[str, int] = {}
-        self._cpu_stat = open_cpu_stat()
-        self._is_counted = is_counted()
+        self._cpu_stat = open_cpu_stat() if of_threads else None
+        self._is_counted = of_threads and is_counted()
 
     def read(self) -> CpuReading:
         waits = self._read_waits() if self._is_counted else None

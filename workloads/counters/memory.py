@@ -37,7 +37,7 @@ def limit_memory(spec: Experiment) -> None:
 
 def workers_on_machine(spec: Experiment) -> int:
     """LOCAL_WORLD_SIZE, which torchrun sets, otherwise all nodes."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", spec.nodes))
+    return int(os.environ.get("LOCAL_WORLD_SIZE", spec.started_nodes))
 
 
 def available_bytes() -> int:

@@ -51,6 +51,11 @@ def kept(available: int, train_size: int) -> Tensor:
     return _subset(available, train_size)
 
 
+def left_out(available: int, train_size: int) -> Tensor:
+    """The samples that this train_size leaves out, in random order."""
+    return _subset(available, available)[train_size:]
+
+
 def _subset(available: int, size: int) -> Tensor:
     return torch.randperm(available, generator=_generator(SUBSET_SEED))[:size]
 

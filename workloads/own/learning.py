@@ -8,6 +8,7 @@
 docs/your-own-model.md has examples.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from cluster.spec.experiment import Experiment
+from cluster.spec.options import HELD_OUT
 from cluster.spec.own_code import is_foreign, is_own
+from workloads.data.batches import left_out
+from workloads.data.dataset import DataError
 from workloads.data.samples import Rows, Samples, read_samples
 from workloads.own import libraries
 from workloads.own.loading import OwnCodeError, load
@@ -54,11 +58,27 @@ def load_loss(spec: Experiment) -> Callable[[Tensor, Tensor], Tensor]:
     return loss
 
 
+@functools.lru_cache(maxsize=1)  # virtual workers share them
 def samples_of(spec: Experiment, data_root: Path) -> Samples:
     """The samples of a run: of a data set of the table, or of the user's own.
 
     Inputs of a Dataset are read when they are needed.
     """
+    found = _samples_of(spec, data_root)
+    return held_out(found, spec.train_size) if spec.score_on == HELD_OUT else found
+
+
+def held_out(data: Samples, train_size: int) -> Samples:
+    """With training samples that are left out in place of the test set, at most as many."""
+    available = len(data.train_labels)
+    rows = left_out(available, train_size)[: max(1, len(data.test_labels))]
+    if not len(rows):
+        raise DataError(f"score_on held-out: train_size takes all {available:,} training samples")
+    inputs = Rows(data.train_inputs[rows])
+    return data._replace(test_inputs=inputs, test_labels=data.train_labels[rows])
+
+
+def _samples_of(spec: Experiment, data_root: Path) -> Samples:
     if not is_foreign(spec.dataset):
         return read_samples(spec, data_root)
     if is_own(spec.dataset):

@@ -66,7 +66,7 @@ def _chart(name: str, drawn: Drawn) -> Chart:
     sent = [
         point.payload_bytes for _, points in drawn for point in points if point.payload_bytes > 0
     ]
-    x = figures.bytes_scale(SENT, sent)
+    x = figures.bytes_scale(_sent([config for config, _ in drawn]), sent)
     score = score_of(drawn[0][0].row)
     if score is ACCURACY:
         values = [point.score for _, points in drawn for point in points]
@@ -83,6 +83,14 @@ def _chart(name: str, drawn: Drawn) -> Chart:
     height = 430 + figures.legend_height(len(drawn))
     title = f"{score.name.capitalize()} against bytes sent in training"
     return Chart(traces, height, x.axis, y.axis, name=name, title=title)
+
+
+def _sent(configurations: Sequence[Configuration]) -> str:
+    """What bytes are, and whether nobody counted them."""
+    virtual = {config.is_virtual for config in configurations}
+    if virtual == {True}:
+        return f"{SENT} (predicted)"
+    return f"{SENT} (of virtual workers predicted)" if True in virtual else SENT
 
 
 def _frontier(drawn: Drawn, x: figures.Scale, y: figures.Scale, score: Score) -> list[Trace]:

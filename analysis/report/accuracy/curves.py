@@ -58,6 +58,8 @@ def with_payload(runs: Runs, configuration: Configuration) -> pd.DataFrame:
     points = configuration.rows(runs.curves)
     sent = configuration.runs["train_sent_bytes"].astype(float)
     share = (configuration.runs["train_payload_bytes"].astype(float) / sent).where(sent != 0, 1)
+    if configuration.is_virtual:  # a curve's bytes are predicted payload
+        share = share.fillna(1.0)
     payload = points["sent_bytes"].astype(float) * points["number"].map(share).astype(float)
     return points.assign(payload_bytes=payload + final_averaging_bytes(configuration))
 

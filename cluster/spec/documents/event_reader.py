@@ -24,7 +24,8 @@ def most_bytes(experiment: Experiment) -> int:
     if experiment.is_unpaced:
         steps *= experiment.workers  # one may make most of them
     boundaries = experiment.epochs * experiment.nodes
-    return (4 << 20) + 1024 * (steps + boundaries)
+    loggers = experiment.nodes if experiment.virtual else 1
+    return (4 << 20) + 1024 * (loggers * (steps + 2) + boundaries)
 
 
 class EventReader:

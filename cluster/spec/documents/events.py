@@ -50,6 +50,15 @@ class Hello(Event, kind="hello"):
     """How often each label occurs in this worker's shard; null without labels."""
 
 
+class VirtualWorker(Event, kind="virtual_worker"):
+    """A virtual worker beside worker 0 has made its model, which is like the one of `hello`."""
+
+    worker: Count
+    """The worker's rank."""
+    labels: list[Count] | None = None
+    """How often each label occurs in this worker's shard; null without labels."""
+
+
 class RankOrder(Event, kind="rank_order"):
     """The launcher gave the workers ranks of its own (Horovod)."""
 
@@ -155,6 +164,8 @@ class Step(Event, kind="step"):
     wait_s: Amount | None = None
     """Seconds in which a thread was ready to run and waited for a core, of the thread that waited
     longest, `throttled_s` included; null where the kernel does not count it."""
+    worker: Count | None = None
+    """Rank of the virtual worker that made the step; null where every worker has a node."""
     throttled_s: Amount | None = None
     """Seconds of it in which the node's own CPU limit (`--cpus`, `--straggler`) stopped it; null
     where its control group cannot be read."""
@@ -215,6 +226,8 @@ class Result(Event, kind="result"):
     """Steps that this worker has made."""
     rounds: Count = 0
     """Exchanges that this worker has taken part in."""
+    worker: Count | None = None
+    """Rank of the virtual worker; null where every worker has a node."""
 
 
 class Operations(Event, kind="operations"):

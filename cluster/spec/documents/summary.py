@@ -29,7 +29,8 @@ class CurvePoint(Document):
     loss: float | None = None
     """Its mean loss on the test samples."""
     sent_bytes: Count | None = None
-    """Bytes that all nodes have sent in training until then."""
+    """Bytes that all nodes have sent in training until then; of virtual workers the predicted
+    payload."""
     seconds: Amount | None = None
     """Seconds of training until then, without evaluation."""
     consensus_distance: Amount | None = None
@@ -221,6 +222,18 @@ class Seconds(Document):
     """Lower bound of a step's exchange on these links, less a burst; null where none is shaped."""
     by_node: list[NodeSeconds] = field(default_factory=list)
     """Every node's medians."""
+
+
+class PredictedSeconds(Document):
+    """What nodes would take, simulated from the measured `compute_median_s`: on links as asked, and
+    with a core for each worker."""
+
+    step_s: Amount
+    """A step."""
+    exchange_s: Amount
+    """Of a round, the exchange that computation does not hide."""
+    train_s: Amount
+    """All steps."""
 
 
 class NodeFidelity(Document):
@@ -465,8 +478,11 @@ class Summary(Document):
     """The same bytes as other readers count them."""
     seconds: Seconds | None = None
     """Durations."""
+    predicted: PredictedSeconds | None = None
+    """Predicted times of virtual workers, which have no measured ones but those of the process that
+    they share; null where every worker has a node."""
     fidelity: Fidelity | None = None
-    """Whether times can be trusted; null in older runs."""
+    """Whether times can be trusted; null in older runs, and of virtual workers."""
     links: list[MeasuredLink] = field(default_factory=list)
     """Shaped links, as in links.json."""
     program: Program | None = None

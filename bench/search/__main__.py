@@ -1,0 +1,78 @@
+"""Search for the options of every composition of a task, by one protocol (tasks.toml).
+
+    python3 -m bench.search mnist            trials on virtual workers; a file with all scores
+    python3 -m bench.search --preset         write the best into workloads/presets/frontier.toml
+
+Every composition has the same number of trials. A trial's score is that of its final model on
+training samples that all runs leave out; the test set has no part in it, nor have the seeds of
+results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.search import preset
+from bench.search.found import Trial, read_trials, write_trials
+from bench.search.tasks import Composition, Options, Task, read_tasks
+from bench.tools.session import measure
+from cluster.spec.documents.summary import Summary
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    tasks = read_tasks()
+    parser = argparse.ArgumentParser(prog="python3 -m bench.search", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("task", nargs="?", choices=list(tasks))
+    parser.add_argument("--only", metavar="COMPOSITION", help="a single composition of the task")
+    parser.add_argument("--preset", action="store_true", help="write the preset: no new trials")
+    args = parser.parse_args(arguments)
+    if (args.task is None) != args.preset:
+        parser.error("name a task, or give --preset")
+    if args.preset:
+        preset.write(tasks)
+        return 0
+    task = tasks[args.task]
+    names = [composition.name for composition in task.compositions]
+    if args.only not in (None, *names):
+        parser.error(f"--only must be one of {', '.join(names)}, not {args.only}")
+    for composition in task.compositions:
+        if args.only in (None, composition.name):
+            _search(task, composition)
+    return 0
+
+
+def _search(task: Task, composition: Composition) -> None:
+    """Run its trials in one session, and replace what was known of it."""
+    points = composition.trials(task.name, task.trials)
+    runs = [{**task.options, **composition.fixed, **point} for point in points]
+    with tempfile.TemporaryDirectory(prefix="gradwire-search-") as folder:
+        file = Path(folder, "search.toml")
+        file.write_text(preset.as_sweep(runs))
+        flags = ("--virtual", "--score-on", "held-out", "--seed", str(task.seed))
+        summaries = measure("--preset", str(file), "--engine", "netns", *flags)
+    found = list(_trials(composition, points, summaries))
+    kept = [trial for trial in read_trials(task.found) if trial.composition != composition.name]
+    write_trials(task.found, [*kept, *found], [each.name for each in task.compositions])
+
+
+def _trials(
+    composition: Composition, points: Sequence[Options], summaries: Sequence[Summary]
+) -> Iterator[Trial]:
+    """Runs are matched by their options: a session may have another order."""
+    for point in points:
+        summary = next(
+            one
+            for one in summaries
+            if all(one.spec[option] == value for option, value in point.items())
+        )
+        sent = (summary.curve[-1].sent_bytes or 0) / int(summary.spec["workers"] or 1)
+        yield Trial(composition.name, point, summary.accuracy, summary.loss, sent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
