@@ -5,11 +5,11 @@ schedule, and times those of the simulator, on links as asked and with a core fo
 the measured time of computing. `bytes`, `counters` and measured payload are null.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from analysis.predict.step_time import round_times
 from analysis.summary import training
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import WARM_UP, rounds_of
@@ -18,6 +18,8 @@ from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
 
+SIMULATOR = "analysis.predict.step_time"
+"""Needs numpy, as no other summary does: imported where there is a virtual run."""
 OwnAccuracies = Callable[[RecordedRun], list[float] | None]
 
 
@@ -110,7 +112,8 @@ def _predicted_seconds(run: RecordedRun, steps: int) -> summary.PredictedSeconds
     compute_s, hello = _compute_s(run), run.hello
     if compute_s is None or hello is None or not run.has_schedule or run.recorded_schedule:
         return None
-    found = round_times(run.experiment, hello, compute_s)
+    simulator = importlib.import_module(SIMULATOR)
+    found = simulator.round_times(run.experiment, hello, compute_s)
     return summary.PredictedSeconds(
         step_s=round(found.step_s, 6),
         exchange_s=round(found.exchange_s, 6),

@@ -88,7 +88,7 @@ def test_a_measure_command_is_accepted(
         assert set(command.flags) <= measure_flags()
     else:
         words = [word.replace("lab/mine.py", "docs/examples/star.py") for word in command.words]
-        assert make_experiments(make_parser().parse_args(words[1:]))
+        assert make_experiments(parse(words[1:]))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ TYPED: dict[str, tuple[str, Any]] = {
     "reduce": ("sum", "sum"),
     "bucket_mb": ("0", 0.0),
     "overlap": ("", True),
+    "virtual": ("yes", True),
+    "score_on": ("held-out", "held-out"),
     "launcher": ("horovod", "horovod"),
     "timeline": ("", True),
     "staleness": ("3", 3),

@@ -231,7 +231,7 @@ def test_a_file_of_ones_own_is_a_preset(tmp_path: Path) -> None:
         ('"pairwise"', '"pairwize"', 5, "strategy"),
         ("passes = [1, 3]", "passes = [1, 0]", 10, "passes"),
         ("passes = [1, 3]", 'output = "x"', 10, "output"),
-        ("workers = 3", "workers = 300", 13, "workers"),
+        ("workers = 3", "workers = 5000", 13, "workers"),
         ("lr = 0.1", "lr = true", 14, "lr"),
         ("lr = 0.1", "batch_size = 6000", 12, "batch_size"),  # with workers: of the run
         ('title = "own"', "titel = 1", 1, "titel"),

@@ -86,9 +86,9 @@ def test_every_worker_has_whole_batches_in_every_epoch(experiment: Experiment) -
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     # values, the field that is named, what else the line says
-    ({"workers": 0}, "workers", "between 1 and 256, not 0"),
-    ({"workers": -1}, "workers", "between 1 and 256, not -1"),
-    ({"workers": 257}, "workers", "between 1 and 256, not 257"),
+    ({"workers": 0}, "workers", "between 1 and 4,096, not 0"),
+    ({"workers": -1}, "workers", "between 1 and 4,096, not -1"),
+    ({"workers": 257}, "workers", "use --virtual 257"),
     ({"workers": 10**400}, "workers", "at most 9.22337e+18, not 1"),
     ({"epochs": 0}, "epochs", "not 0"),
     ({"train_size": 0}, "train_size", "not 0"),
@@ -104,7 +104,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"momentum": float("nan")}, "momentum", "not nan"),
     ({"cpus": 0}, "cpus", "not 0"),
     ({"interval": 0}, "interval", "not 0"),
-    ({**PAIRS, "passes": 0}, "passes", "between 1 and 256, not 0"),
+    ({**PAIRS, "passes": 0}, "passes", "between 1 and 4,096, not 0"),
     ({**PAIRS, "passes": -1}, "passes", "not -1"),
     ({**PAIRS, "passes": 2, "schedule": "exponential"}, "passes", "must be 1, not 2"),
     ({"passes": 1}, "passes", "applies to: pairwise"),
