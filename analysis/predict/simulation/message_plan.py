@@ -112,6 +112,8 @@ class Plan:
     destination: list[int] = field(default_factory=list)
     weight: list[tuple[int, int, int]] = field(default_factory=list)
     """How many are like it: of the sender, of the receiver, of all."""
+    senders: list[int] = field(default_factory=list)
+    """Of messages to its receiver in its step."""
     ends: list[Ends] = field(default_factory=list)
     chunks: list[tuple[float, ...]] = field(default_factory=list)
     """Bytes of each."""
@@ -139,6 +141,9 @@ class Plan:
         part = [0] * self.kinds
         steps = max((message.step for message in messages), default=0) + 1
         last: dict[tuple[int, int], int] = {}
+        senders: Counter[tuple[int, int]] = Counter()
+        for (_, destination, step), weight in weights.items():
+            senders[destination, step] += weight[1]
         gates: dict[tuple[Any, ...], Gate] = {}
         for place, message in enumerate(messages):
             chunks = chunk_sizes(message, steps)
@@ -155,6 +160,7 @@ class Plan:
             self.destination.append(message.destination)
             weight = weights[message.source, message.destination, message.step]
             self.weight.append(weight)
+            self.senders.append(senders[message.destination, message.step])
             self.ends.append((message.source, message.destination, weight))
             self.chunks.append(chunks)
             self.gate.append(gates[key])
