@@ -53,7 +53,7 @@ class Fitted:
 
     @property
     def costs(self) -> Costs:
-        return Costs(self.message_s, self.byte_s)
+        return Costs(self.message_s, self.byte_s, encodes=True)
 
     @property
     def tie(self) -> float:

@@ -29,7 +29,8 @@ def fit(observations: Sequence[Observation]) -> Costs:
     """From logarithms, so that costs are not negative."""
 
     def error(logs: Floats) -> float:
-        costs = Costs(*map(float, np.exp(logs)))
+        message_s, byte_s = map(float, np.exp(logs))
+        costs = Costs(message_s, byte_s, encodes=True)
         return fmean(abs(step_error(run, costs)) for run in observations)
 
     start = np.log(np.array(FIRST_GUESS))
@@ -39,7 +40,8 @@ def fit(observations: Sequence[Observation]) -> Costs:
         method="Nelder-Mead",
         options={"maxfev": TRIES, "initial_simplex": start + _SIMPLEX},
     )
-    return Costs(*(float(f"{value:.4g}") for value in np.exp(found.x)))
+    message_s, byte_s = (float(f"{value:.4g}") for value in np.exp(found.x))
+    return Costs(message_s, byte_s, encodes=True)
 
 
 _SIMPLEX = np.array([[0.0, 0.0], [0.7, 0.0], [0.0, 0.7]])

@@ -9,7 +9,7 @@ becomes nodes and message schedules for the event simulator, which has two const
 Everything else follows: bytes from the message schedule (with the library's framing), codecs by
 their encoded bytes, links by their payload rate (1448 of 1514 bytes on the wire), bursts of token
 buckets, buckets that are exchanged while backward computes, and nodes that are late because of
-others. What encoding takes, and losses, are not modelled.
+others. Lossy codecs take as long as measured (coding.py); losses are not modelled.
 """
 
 import functools
@@ -20,6 +20,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Self
 
+from analysis.predict.coding import coding_s
 from analysis.predict.lower_bound import all_reduce_bound_s
 from analysis.predict.simulation.nodes import Costs, Node, Timeline
 from analysis.predict.simulation.simulator import simulate
@@ -265,6 +266,7 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     slow, stragglers = dict(cluster.slow), dict(cluster.stragglers)
     count = cluster.workers + cluster.facts.has_server
     bursts = cluster.burst_bytes or (0.0,) * count
+    encoding_s = _encoding_s(cluster) if costs.encodes else 0.0
     own = 1 / costs.byte_s if costs.byte_s and cluster.cores is None else math.inf
     for rank in range(count):
         link = slow.get(rank, cluster.link)
@@ -278,9 +280,16 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
             delay_s=link.delay_s if link else 0.0,
             burst_bytes=bursts[rank] / WIRE_PER_PAYLOAD,
             ack_share=_ack_share(link, bursts[rank]),
-            compute_s=compute_s,
+            compute_s=compute_s + (encoding_s if rank < cluster.workers else 0.0),
             earlier_s=_earlier(cluster, compute_s / cluster.local_steps),
         )
+
+
+def _encoding_s(cluster: Cluster) -> float:
+    """Of a round, before anything is sent; workers that share cores encode at the same time."""
+    numbers = max(1, cluster.model_bytes // FLOAT_BYTES)
+    alone_s = coding_s(cluster.strategy, cluster.compress, cluster.workers, numbers)
+    return alone_s * max(1.0, cluster.workers / (cluster.cores or math.inf))
 
 
 def _computing_s(cluster: Cluster, cores: float) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.predict.coding import coding_s
 from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Errors, Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
@@ -70,6 +71,18 @@ def test_lossy_codecs_take_their_bytes() -> None:
     whole, small = (forecast(cluster("allreduce", compress=c), COSTS) for c in ("none", "int8"))
     assert small.sent_bytes == pytest.approx(0.254 * whole.sent_bytes, rel=0.02)
     assert small.step_s < 0.35 * whole.step_s
+
+
+def test_encoding_takes_longer_where_nodes_share_cores() -> None:
+    asked = cluster("allreduce", workers=8, compress="int4", model_bytes=4 * 10**6)
+    encoding = dataclasses.replace(COSTS, encodes=True)
+    alone = forecast(asked, encoding).step_s - forecast(asked, COSTS).step_s
+    shared = dataclasses.replace(asked, cores=2)
+    together = forecast(shared, encoding).step_s - forecast(shared, COSTS).step_s
+    assert alone == pytest.approx(coding_s("allreduce", "int4", 8, 10**6), rel=0.01)
+    assert together == pytest.approx(4 * alone, rel=0.01)
+    exact = cluster("allreduce", workers=8)
+    assert forecast(exact, encoding) == forecast(exact, COSTS)
 
 
 def test_ddp_hides_all_but_its_last_bucket() -> None:

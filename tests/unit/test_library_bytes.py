@@ -1,4 +1,7 @@
-"""Bytes that the library really sends for an exchange, by its sockets: as predicted to the byte."""
+"""Bytes that the library really sends for an exchange, by its sockets: as predicted to the byte.
+
+And how often lossy codecs are really called.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
+from analysis.predict.coding import calls_of
 from analysis.theory.predicted_bytes import predict, predict_framing
 from cluster.spec.exchange.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting, all_reduce_segments, boundary_bytes
 from tests.loopback import on_workers
 from workloads import strategies
+from workloads.comm import encoded_exchange
+from workloads.comm.encoded_exchange import Feedback
 from workloads.comm.half import compressed
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.round import Round
@@ -75,6 +82,54 @@ def test_sockets_carry_the_predicted_bytes_to_the_byte(workers: int, tmp_path: P
         expected = payload.sent_mean + framing.sent_mean + boundary_bytes(workers)
         context = (strategy, codec, elements, sent)
         assert sum(sent) == pytest.approx(workers * expected, abs=0.5), context
+
+
+def calls_by_case(rank: int, workers: int) -> list[list[int]]:
+    return [_calls(rank, workers, *case) for case in ENCODED]
+
+
+ENCODED = [("allreduce", "int8"), ("allgather", "topk:0.05"), ("gather-scatter", "sign")]
+NUMBERS = 6000
+
+
+def _calls(rank: int, workers: int, strategy: str, codec: str) -> list[int]:
+    """Numbers encoded, encodings, and the same of decoding."""
+    experiment = Experiment(strategy=strategy, workers=workers, compress=codec)
+    numbers = torch.full((NUMBERS,), rank + 1.0)
+    counts = [0, 0, 0, 0]
+
+    class Counting(Feedback):
+        def encode(self, tensor: Tensor) -> Tensor:
+            counts[0] += tensor.numel()
+            counts[1] += 1
+            encoded = super().encode(tensor)
+            counts[2] -= tensor.numel()  # of its own error feedback
+            counts[3] -= 1
+            return encoded
+
+        def decode(self, encoded: Tensor, elements: int) -> Tensor:
+            counts[2] += elements
+            counts[3] += 1
+            return super().decode(encoded, elements)
+
+    encoded_exchange.Feedback = Counting  # type: ignore[misc]
+    plain = strategies.STRATEGIES[strategy].exchange
+    try:
+        exchange = stateful_exchange(plain, experiment, numbers, [numbers.shape])
+        exchange(numbers, Round(experiment, rank, 0))
+    finally:
+        encoded_exchange.Feedback = Feedback  # type: ignore[misc]
+    return counts
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_lossy_codecs_are_called_as_often_as_predicted(workers: int, tmp_path: Path) -> None:
+    by_rank = on_workers(f"{HERE}:calls_by_case", workers, tmp_path)
+    for (strategy, codec), *found in zip(ENCODED, *by_rank, strict=True):
+        calls = calls_of(strategy, codec, workers)
+        assert calls is not None
+        expected = [calls.encoded * NUMBERS, calls.encodings, calls.decoded * NUMBERS]
+        assert max(found) == [*expected, calls.decodings], (strategy, found)
 
 
 def test_a_tensor_of_a_few_numbers_ends_before_the_last_segments() -> None:

@@ -36,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the host adds: the only constants that are fitted to measured runs."""
+    """What the host adds: the first two are the only constants that are fitted to runs."""
 
     message_s: float = 0.0
     """Of a message, before its first byte leaves; a node handles one after the other."""
@@ -44,6 +44,8 @@ class Costs:
     """Of a core, to move a byte from one node to another."""
     cores: float = math.inf
     """That all nodes share; infinite where every node has its own."""
+    encodes: bool = False
+    """Whether lossy codecs take time (analysis/predict/coding.py)."""
 
     @property
     def bytes_per_s(self) -> float:
