@@ -11,12 +11,13 @@ from cluster.faults.conductor import Conductor
 from cluster.faults.host_events import HostEvents
 from cluster.host.process_state import count_memory_kills, how_ended
 from cluster.observe.cause import COMPLAINT, Evidence, explain, explain_early_end
+from cluster.observe.late import LateWatch
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
 from cluster.observe.node_watch import POLL_S, NodeWatch, RunFailed
 from cluster.observe.progress import Progress
 from cluster.observe.stall import StallWatch, explain_hang
 from cluster.spec.documents.event_reader import most_bytes
-from cluster.spec.documents.events import Boundary, Event, Hello, Notice
+from cluster.spec.documents.events import Boundary, Event, Hello, Notice, Step
 from cluster.spec.documents.fault_events import Noticed
 from cluster.spec.documents.heartbeat import BEAT_S, read_heartbeat
 from cluster.spec.documents.links import MeasuredLink
@@ -104,6 +105,7 @@ class _RunWatch:
         self._stopped: dict[int, str] = {}
         self._asked_at = -math.inf
         self._memory_kills = count_memory_kills()
+        self._late = LateWatch(experiment.workers)
         self._stall = StallWatch(experiment, self._names, self._clock.now)
         self._addresses = {name: rank for rank, name in enumerate(self._names)}
         self._looked_at = 0.0
@@ -131,6 +133,8 @@ class _RunWatch:
             self.conductor.note(rank, event)
             self._liveness.note_event(rank, event, self._clock.now)
             self._stall.note_event(event)
+            if isinstance(event, Step) and (line := self._late.note(rank, event)):
+                self._progress.say(line)
             if isinstance(event, Notice):
                 self._progress.say(f"  {self._names[rank]}: {plain_text(event.text)}")
             elif isinstance(event, Boundary):

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.summary import (
+    arrivals,
     control_traffic,
     counters,
+    faults,
     fidelity,
     gpu_use,
     program,
@@ -43,7 +45,12 @@ def summarise(
             summary = virtual.describe(folder, run, status, error, _own_accuracies)
         else:
             judged = fidelity.describe(run, list(folder.read_host_samples()))
-            summary = replace(_describe(folder, run.emulated(), status, error), fidelity=judged)
+            summary = replace(
+                _describe(folder, run.emulated(), status, error),
+                fidelity=judged,
+                faults=faults.describe(experiment, run.workers, folder.read_host_events()),
+                arrivals=arrivals.describe([log.steps for log in run.workers], experiment.slowdown),
+            )
         return Summary.from_json(summary.to_json())
     except DocumentError:
         raise

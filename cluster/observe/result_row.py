@@ -56,12 +56,28 @@ def _predicted_step(summary: Summary) -> str | None:
     return None if summary.predicted is None else seconds_text(summary.predicted.step_s)
 
 
+def _goodput(summary: Summary) -> str | None:
+    return None if summary.faults is None else _show(summary.faults.goodput, percent_text)
+
+
+def _participation(summary: Summary) -> str | None:
+    return None if summary.faults is None else _show(summary.faults.participation, percent_text)
+
+
+def _recovered(summary: Summary) -> str | None:
+    found = summary.faults.recovered_bytes if summary.faults else 0
+    return bytes_text(found) if found else None
+
+
 EXTRAS = {
     "predicted step": Extra(_predicted_step, "simulated: virtual workers exchange in memory"),
     "bits/byte": Extra(_bits, "of the test set; 2 to the power of it is a byte's perplexity"),
     "bound": Extra(_bound, "lower bound of a step's exchange on these links"),
     "control": Extra(_control, "the launcher's control traffic, a second"),
     "lr (rule)": Extra(_learning_rate),
+    "goodput": Extra(_goodput, "steps that count, over those that fit without faults"),
+    "participation": Extra(_participation, "workers that took part in a step, of all"),
+    "recovered": Extra(_recovered, "state that workers got to come back"),
     "label skew": Extra(
         _label_skew, "distance of workers' labels from all labels, 0 (equal) to 1 (disjoint)"
     ),
@@ -137,5 +153,7 @@ def without_details(summary: Summary) -> Summary:
         counters=None,
         seconds=replace(seconds, by_node=[]) if seconds else None,
         fidelity=replace(fidelity, by_node=[]) if fidelity else None,
+        faults=replace(summary.faults, faults=[]) if summary.faults else None,
+        arrivals=[],
         gpus=[],
     )

@@ -7,6 +7,7 @@ interfaces count, headers included, unless a key says payload: bytes less 66 of 
 from dataclasses import field
 
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document, Options, Share
+from cluster.spec.documents.faults import Faults, LateNode
 from cluster.spec.documents.links import MeasuredLink
 
 HELD, CONTENDED, COARSE, UNKNOWN = "held", "contended", "coarse", "unknown"
@@ -483,6 +484,10 @@ class Summary(Document):
     they share; null where every worker has a node."""
     fidelity: Fidelity | None = None
     """Whether times can be trusted; null in older runs, and of virtual workers."""
+    faults: Faults | None = None
+    """What faults cost; null in a run without any."""
+    arrivals: list[LateNode] = field(default_factory=list)
+    """By rank, which worker came last to exchanges; empty where that cannot be told."""
     links: list[MeasuredLink] = field(default_factory=list)
     """Shaped links, as in links.json."""
     program: Program | None = None
