@@ -6,7 +6,7 @@ with an engine.py (`check` and `open_engine`, as in EngineModule) and one row of
 
 import importlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, cast
 
@@ -22,6 +22,7 @@ from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
 from cluster.spec.quantities import write_memory
+from cluster.spec.sites import Pair
 
 
 class EngineUnavailable(Exception):
@@ -82,6 +83,13 @@ def needs_containers(experiments: Sequence[Experiment]) -> str | None:
     return "gpu" if any(experiment.gpu for experiment in experiments) else None
 
 
+LIMITS = (
+    *("link", "bottleneck", "sites", "between", "inside", "straggler", "cpus", "total_memory"),
+    *("fault", "storm"),
+)
+"""Options of nodes that are made for the run."""
+
+
 def refuse_limits(experiment: Experiment, way_out: str) -> None:
     """SpecError for limits that cannot be set on existing nodes."""
     if experiment.slowdown != 1:
@@ -89,13 +97,12 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
             f"dilation {experiment.slowdown:g} does not apply to nodes that ./measure.sh does not"
             f" make; use --dilation 1, or {way_out}"
         )
-    options = ("link", "bottleneck", "straggler", "sites", "cpus", "total_memory", "fault", "storm")
     if experiment.on_failure == CONTINUE:
         raise SpecError(
             "on_failure continue does not apply to nodes that ./measure.sh does not make;"
             f" {way_out}"
         )
-    for option in options:
+    for option in LIMITS:
         if getattr(experiment, option) is not None:
             raise SpecError(
                 f"{option} does not apply to nodes that ./measure.sh does not make; {way_out}"
@@ -135,6 +142,10 @@ class ClusterPlan:
     """A file with packages that nodes need beside torch."""
     network: str = ISOLATED
     """What nodes reach beside each other."""
+    sites: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Ranks of the nodes of each site."""
+    paths: dict[Pair, Link] = field(default_factory=dict)
+    """Between two sites, where they are shaped."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +176,11 @@ class Cluster(Protocol):
         """What shaped links have dropped and queued so far; empty where it cannot be read."""
         return []
 
-    def change_link(self, rank: int, link: Link) -> None:
-        """Give a node's shaped link other rates, in place: queues and connections stay.
+    def change_link(self, place: int | Pair, link: Link) -> None:
+        """Give a node's shaped link, or the path between two sites, other rates, in place.
 
-        In emulated time, with the delay and loss that it has. Any thread may call it; EngineError
-        where it cannot be done.
+        Queues and connections stay. In emulated time, with the delay and loss that it has. Any
+        thread may call it; EngineError where it cannot be done.
         """
         raise EngineError("links of this engine's nodes are not shaped")
 

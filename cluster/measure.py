@@ -152,7 +152,8 @@ def _prepare(
     runs = [e for name, e in planned.experiments().items() if name not in closed]
     module = ENGINES[runs[0].engine].load()
     engine = module.open_engine(runs, progress.say, planned.hosts)
-    if links := {link for experiment in runs for link in experiment.shaped_links.values()}:
+    shaped = (link for run in runs for link in run.all_shaped)
+    if links := set(shaped):
         engine.check_links(links)
     given = planned.data_dir and Path(planned.data_dir)
     data_folder = _prepare_data(runs, given or None, progress)

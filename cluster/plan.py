@@ -34,7 +34,16 @@ from cluster.sweep.preset_file import FIELDS, option_type
 YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("interval", "seed")
-CLUSTER_OF_SEVERAL = ("link", "bottleneck", "sites", "straggler", "fault", "storm")
+CLUSTER_OF_SEVERAL = (
+    "link",
+    "bottleneck",
+    "sites",
+    "between",
+    "inside",
+    "straggler",
+    "fault",
+    "storm",
+)
 """Options that a baseline of one worker among other strategies goes without."""
 WHOLE = ("program", "folder", "requirements")
 """Options whose values may hold commas."""

@@ -23,7 +23,10 @@ from cluster.spec.exchange import algorithms
 from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.sweep.preset_file import Options, Preset, read_preset
 
-REPEATED = ("bottleneck", "sites", "straggler", "program", "fault", "storm")
+REPEATED = (
+    *("bottleneck", "sites", "between", "inside"),
+    *("straggler", "program", "fault", "storm"),
+)
 """Options whose commas list nodes or are the user's: several cases are the flag, repeated."""
 FOLDER = PROJECT / "workloads" / "presets"
 SUFFIX = ".toml"

@@ -118,6 +118,8 @@ class Session:
             cpus={**dict.fromkeys(first.fault_cores, math.inf), **first.host_limits},
             memory_bytes=first.memory_per_node,
             links=first.shaped_links,
+            paths=first.shaped_paths,
+            sites=first.site_members,
             dilation=first.slowdown,
             processes=first.processes_per_node,
             runs=tuple(folder for _, folder in runs),

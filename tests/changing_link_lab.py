@@ -32,8 +32,8 @@ def main(texts: list[str]) -> int:
         network.enter(namespaces[1])
         os._exit(rate_probe.main(1))
     for place, text in enumerate(texts):
-        if place and (problem := links.change(0, text, namespaces, 1.0)):
-            sys.exit(problem)
+        if place:
+            links.change(0, text, namespaces, 1.0)
         with network.inside(namespaces[0]):
             print(json.dumps({"rates": rates(text), "qdiscs": qdiscs()}), flush=True)
     with network.inside(namespaces[0]):

@@ -188,3 +188,33 @@ def links_reach_their_targets(engine: str, output: Path) -> None:
         for direction, target in zip(("sent_mbit", "received_mbit"), targets, strict=True):
             off = link[direction] / target - 1
             assert abs(off) <= RATES[link["target"]], (link["target"], direction, off)
+
+
+def paths_between_sites_reach_their_targets(engine: str, output: Path) -> None:
+    """Three sites, two of three paths shaped: what is not named is not limited.
+
+    A ring that alternates between two sites crosses their path twice as often, and nodes share it.
+    """
+    between = ("--between", "a-b:20mbit/40mbit,b-c:60mbit", "--inside", "c:100mbit")
+    model = ("--model", "synthetic:500k:4", "--train-size", "16", "--batch-size", "1")
+    flags = ("--workers", "4", "--epochs", "1", "--dilation", "1", *model)
+    sites = ("--sites", "a:2,b:1,c:1", *between, "--strategy", "allreduce,gather-scatter")
+    three = measure("--engine", engine, *flags, *sites, "--output", str(output)).summaries
+    assert [summary["status"] for summary in three] == ["completed"] * 2
+    for summary in three:
+        bytes_are_as_predicted(summary, 0.01)
+        rates = {
+            link["node"]: (link["sent_mbit"], link["received_mbit"]) for link in summary["links"]
+        }
+        assert list(rates) == ["node3", "a-b", "b-c"]
+        assert rates["a-b"] == (pytest.approx(20, rel=0.01), pytest.approx(40, rel=0.01))
+        assert rates["b-c"] == (pytest.approx(60, rel=0.01), pytest.approx(60, rel=0.01))
+    path = three[1]["links"][1]  # the root is in a, and b has a worker
+    assert path["sent_overlimits"] > 0
+    assert path["received_overlimits"] > 0
+    orders = ("--sites", "a:2,b:2", "--sites", "a:1,b:1,a:1,b:1", "--between", "a-b:20mbit")
+    two = measure("--engine", engine, *flags, *orders, "--output", str(output)).summaries
+    once, twice = (summary["seconds"]["step_median_s"] for summary in two)
+    on_the_path_s = 1.5 * two[0]["model_bytes"] * 8 * 1514 / 1448 / 20e6
+    assert 0.97 * on_the_path_s < once < 1.3 * on_the_path_s
+    assert 1.94 * on_the_path_s < twice < 2.6 * on_the_path_s

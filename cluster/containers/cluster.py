@@ -1,6 +1,7 @@
 """A running cluster of containers: started by Compose, watched through the SDK, always removed."""
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 
 from cluster.containers.compose_file import (
     COUNTED,
+    helped_ranks,
     path_in_node,
     project_name,
     recording_document,
@@ -32,7 +34,7 @@ from cluster.engine import ClusterPlan, CounterSource, EngineError
 from cluster.host import interruption
 from cluster.host.ownership import VARIABLE, Kind, Owner, record, tied
 from cluster.host.process_state import LOOK_S
-from cluster.links import setup
+from cluster.links import router, setup
 from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
@@ -40,6 +42,7 @@ from cluster.spec.documents.records import Counters, read_all_counters
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
+from cluster.spec.sites import Pair, path_name
 
 STATE_EVERY_S = 0.5
 STATISTICS_TRIES = 3
@@ -68,6 +71,8 @@ class DockerCluster:
         self.project = project_name(plan.name)
         self._helpers: LinkHelpers | None = None
         self._containers: dict[int, Any] = {}
+        self._router: Any = None
+        """The container between sites, where there is one."""
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
         self._paused: set[int] = set()
@@ -114,8 +119,8 @@ class DockerCluster:
         command += ["--file", str(recording), "--project-name", self.project, "up"]
         command += ["--detach", "--no-build", "--pull", "never"]
         record(Kind.CONTAINERS, self.project)
-        if self.plan.links:
-            self._helpers = LinkHelpers(client(), self.project, self.plan.links)
+        if helped := helped_ranks(self.plan.links, self.plan.sites, self.plan.paths):
+            self._helpers = LinkHelpers(client(), self.project, helped)
         process: subprocess.Popen[str] | None = None
         try:
             with interruption.held_back():
@@ -170,6 +175,8 @@ class DockerCluster:
         for container in docker.containers.list(all=True, filters=filters):
             service = container.labels[SERVICE_LABEL]
             role, rank = split_service(service)
+            if service == router.NAME:
+                self._router = container
             if service in self.plan.auxiliary_services:
                 rank = self.plan.nodes + self.plan.auxiliary_services.index(service)
             elif role != "node":
@@ -221,27 +228,28 @@ class DockerCluster:
         return found
 
     def link_statistics(self) -> list[LinkStatistics]:
-        """Read on the nodes with tc, which needs no privilege for it."""
-        import docker
+        """Read with tc in the containers, which needs no privilege for it."""
 
-        def read(rank: int) -> list[LinkStatistics]:
-            for _ in range(STATISTICS_TRIES):
-                try:
-                    answer = self._containers[rank].exec_run(setup.STATISTICS)
-                    return [setup.parse_statistics(answer.output, node_name(rank))]
-                except docker.errors.APIError:  # the node has ended
-                    break
-                except ValueError:  # a busy Docker may lose the output of a short command
-                    continue
-            return []
+        def of_node(rank: int) -> list[LinkStatistics]:
+            text = _read_buckets(self._containers[rank])
+            return [setup.parse_statistics(text, node_name(rank))] if text else []
 
         with ThreadPoolExecutor(max_workers=8) as pool:
-            return [entry for entries in pool.map(read, self.plan.links) for entry in entries]
+            found = [entry for entries in pool.map(of_node, self.plan.links) for entry in entries]
+        text = _read_buckets(self._router) if self._router is not None else None
+        return found + (setup.parse_path_statistics(text, self.plan.paths) if text else [])
 
-    def change_link(self, rank: int, link: Link) -> None:
-        commands = setup.change(link, self.plan.dilation)
+    def change_link(self, place: int | Pair, link: Link) -> None:
+        if isinstance(place, int):
+            container, what = self._containers[place], setup.describe(node_name(place))
+            commands = setup.change(link, self.plan.dilation)
+        else:
+            container, what = self._router, setup.describe(path_name(place))
+            paths = {**self.plan.paths, place: link}
+            shaped = {pair: path.dilated(self.plan.dilation) for pair, path in paths.items()}
+            commands = router.change_commands(shaped, place, setup.kernel_tick_s())
         script = " && ".join(" ".join(command) for command in commands)
-        self._run_as_root(rank, script, f"the link of {node_name(rank)} could not be changed")
+        self._run_as_root(container, script, f"{what} could not be changed")
 
     def disturb(self, kind: str, rank: int) -> None:
         """Processes and links by scripts in the node; a paused container runs nothing."""
@@ -255,7 +263,9 @@ class DockerCluster:
                 self._containers[rank].unpause()
         except docker.errors.APIError as error:
             raise EngineError(f"{kind} of {node_name(rank)} failed: {error}") from error
-        self._run_as_root(rank, DISTURB[kind], f"{kind} of {node_name(rank)} failed")
+        self._run_as_root(
+            self._containers[rank], DISTURB[kind], f"{kind} of {node_name(rank)} failed"
+        )
 
     def limit_cores(self, rank: int, cores: float | None) -> None:
         import docker
@@ -267,13 +277,13 @@ class DockerCluster:
             why = f"the CPU limit of {node_name(rank)} could not be set: {error}"
             raise EngineError(why) from error
 
-    def _run_as_root(self, rank: int, script: str, problem: str) -> None:
-        """Started by Docker in the node, with the privilege that the node's worker lacks."""
+    def _run_as_root(self, container: Any, script: str, problem: str) -> None:
+        """Started by Docker in a container, with the privilege that the node's worker lacks."""
         import docker
 
         how = {"user": "0:0", "privileged": True, "environment": {"PATH": SYSTEM_PATH}}
         try:
-            code, output = self._containers[rank].exec_run(["/bin/sh", "-c", script], **how)
+            code, output = container.exec_run(["/bin/sh", "-c", script], **how)
         except docker.errors.APIError as error:
             raise EngineError(f"{problem}: {error}") from error
         if code != 0:
@@ -296,6 +306,21 @@ class DockerCluster:
         if self._exits.get(rank) == REMOVED:
             return "its container was removed"
         return str(self._containers[rank].logs(tail=20).decode(errors="replace"))
+
+
+def _read_buckets(container: Any) -> bytes | None:
+    """What tc shows in a container; None where it has ended."""
+    import docker
+
+    for _ in range(STATISTICS_TRIES):
+        try:
+            shown: bytes = container.exec_run(setup.STATISTICS).output
+        except docker.errors.APIError:
+            return None
+        with contextlib.suppress(ValueError):  # a busy Docker may lose a short command's output
+            json.loads(shown)
+            return shown
+    return None
 
 
 def counter_sources(

@@ -5,11 +5,14 @@ and prints results; nodes can write nothing. The engine adds a folder for each n
 records events, and nodes wait for each run of GRADWIRE_RUNS to be released.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cluster import PROJECT
+from cluster.links import router
+from cluster.links.helper import HelperPlan, PathProbe
+from cluster.links.router_service import RouterPlan
 from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
@@ -17,7 +20,9 @@ from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.records import COUNTED_VARIABLE
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.experiment import Experiment
+from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
+from cluster.spec.sites import Pair, path_name, write_between
 
 Service = dict[str, Any]
 """A service of a Compose document."""
@@ -179,13 +184,13 @@ def _limited(node: Service, rank: int, experiment: Experiment) -> Service:
         node |= dict.fromkeys(("mem_limit", "memswap_limit"), experiment.memory_per_node)
     if experiment.gpu:
         node = _with_gpus(node, rank, experiment)
-    links = experiment.shaped_links
-    if rank in links:
+    helped = helped_ranks(experiment.shaped_links, experiment.site_members, experiment.shaped_paths)
+    if rank in helped:
         command = node.get("command", WORKER)
         node["command"] = ["python", "-m", "cluster.links.gate", *command]
-    elif links:
+    elif helped:
         helpers = {
-            f"link{other}": {"condition": "service_completed_successfully"} for other in links
+            f"link{other}": {"condition": "service_completed_successfully"} for other in helped
         }
         node["depends_on"] = node.get("depends_on", {}) | helpers
     return node
@@ -220,40 +225,76 @@ def _machine(node: Service) -> Service:
     }
 
 
-def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service:
-    """A short-lived helper per shaped link, and the reference of their rate probes.
+def helped_ranks(
+    links: Mapping[int, Link], sites: Mapping[str, Sequence[int]], paths: Mapping[Pair, Link]
+) -> list[int]:
+    """Nodes with a link helper: their link is shaped, or a path to another site."""
+    routed = {rank for pair in paths for site in pair for rank in sites[site]}
+    return sorted({*links, *routed})
 
-    A helper shares its node's network namespace and is the only one with NET_ADMIN. The worker
-    waits at its gate until the link is verified; workers of other nodes start after the helpers.
+
+def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service:
+    """A short-lived helper for each of these nodes, the reference of their rate probes, the router.
+
+    A helper shares its node's network namespace; it and the router are the only ones with
+    NET_ADMIN. The worker waits at its gate until all is verified; workers of other nodes start
+    after the helpers.
     """
-    links = experiment.shaped_links
-    if not links:
-        return {}
+    links, sites, paths = (
+        experiment.shaped_links,
+        experiment.site_members,
+        experiment.shaped_paths,
+    )
     common = {
         "extends": {"file": _path(NODE_FILE), "service": "node"},
         "image": image,
         "labels": _labels(run),
     }
-    reference = {
-        **common,
-        "command": ["python", "-m", "cluster.links.rate_probe", str(len(links))],
-        "networks": ["cluster"],
-    }
-    helpers = {
-        f"link{rank}": {
-            **common,
-            "user": "0:0",
-            "cap_add": list(HELPER_CAPABILITIES),
-            "network_mode": f"service:{node_name(rank)}",
-            "depends_on": {REFERENCE: {"condition": "service_started"}},
-            "command": [
-                *("python", "-m", "cluster.links.setup"),
-                *(str(link), node_name(rank), REFERENCE, f"{experiment.slowdown:g}"),
-            ],
+    privileged = {**common, "user": "0:0", "cap_add": list(HELPER_CAPABILITIES)}
+    services: Service = {}
+    if links:
+        measured = ["python", "-m", "cluster.links.rate_probe", str(len(links))]
+        services[REFERENCE] = {**common, "command": measured, "networks": ["cluster"]}
+    if paths:
+        names = {site: tuple(map(node_name, ranks)) for site, ranks in sites.items()}
+        plan = RouterPlan(names, write_between(paths), experiment.slowdown)
+        services[router.NAME] = {
+            **privileged,
+            "networks": ["cluster"],
+            "sysctls": {**dict([CONGESTION_CONTROL]), **router.SETTINGS},
+            "command": ["python", "-m", "cluster.links.router_service", plan.text()],
         }
-        for rank, link in links.items()
-    }
-    return {REFERENCE: reference, **helpers}
+    started = {name: {"condition": "service_started"} for name in services}
+    for rank in helped_ranks(links, sites, paths):
+        services[f"link{rank}"] = {
+            **privileged,
+            "network_mode": f"service:{node_name(rank)}",
+            "depends_on": started,
+            "command": ["python", "-m", "cluster.links.helper", _helper_plan(rank, experiment)],
+        }
+    return services
+
+
+def _helper_plan(rank: int, experiment: Experiment) -> str:
+    """What a node's helper does; the first nodes of two sites measure the path between them."""
+    members, site = experiment.site_members, experiment.site_of(rank)
+    first = site is not None and members[site][0] == rank
+    paths = experiment.paths if first else {}
+    others = router.reached_by_router(experiment.paths, site) if site is not None else []
+    link = experiment.links.get(rank)
+    return HelperPlan(
+        node=node_name(rank),
+        reference=REFERENCE,
+        dilation=experiment.slowdown,
+        link=None if link is None else str(link),
+        through_router=tuple(node_name(r) for other in others for r in members[other]),
+        probes=tuple(
+            PathProbe(path_name(pair), str(path), node_name(members[pair[1]][0]))
+            for pair, path in paths.items()
+            if pair[0] == site
+        ),
+        probed=sum(pair[1] == site for pair in paths),
+    ).text()
 
 
 def split_service(name: str) -> tuple[str, int]:

@@ -19,12 +19,13 @@ from cluster.containers.container_state import (
 from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL
 from cluster.engine import LinksOffTarget
 from cluster.host.process_state import LOOK_S, StartWatch, how_ended
+from cluster.links import router
 from cluster.spec.documents.links import LinkAnswer, MeasuredLink
 from cluster.spec.documents.run_folder import node_name
 
 TIMEOUT_S = 300
 POLL_S = 0.05
-ROLES = ("link", "node", REFERENCE)
+ROLES = ("link", "node", REFERENCE, router.NAME)
 
 
 class LinkHelpers:
@@ -47,7 +48,7 @@ class LinkHelpers:
             if time.monotonic() > deadline:
                 self._fail(f"the link of {node_name(min(self._waiting))} took too long")
             time.sleep(POLL_S)
-        return sorted(self._measured, key=lambda link: split_service(link.node))
+        return sorted(self._measured, key=lambda link: ("-" in link.node, split_service(link.node)))
 
     def look(self) -> bool:
         """Whether all links are verified; LinksOffTarget where one cannot be."""
@@ -86,7 +87,7 @@ class LinkHelpers:
         if role == "link":
             self._waiting.discard(rank)
             answer = read_answer(container, name)
-            self._measured += [answer.measured] if answer.measured else []
+            self._measured += [*([answer.measured] if answer.measured else []), *answer.paths]
             if answer.complaint:
                 self._fail(answer.complaint)
         elif code != 0 or name != REFERENCE:
@@ -116,7 +117,8 @@ def describe(service: str) -> str:
     role, rank = split_service(service)
     if role == "link":
         return f"{node_name(rank)}'s link helper"
-    return "the link reference" if service == REFERENCE else service
+    known = {REFERENCE: "the link reference", router.NAME: "the router between sites"}
+    return known.get(service, service)
 
 
 def read_answer(helper: Any, name: str) -> LinkAnswer:

@@ -1,28 +1,23 @@
-"""On a node, before its worker starts: shape the link and verify that it reaches its target.
+"""Shape a link and verify that it, or a path between sites, reaches its target.
 
 A command that fails, or a link that misses its target, is an error with the command or the numbers;
-the worker is then never started. In a container this is a program of its own:
-
-    python -m cluster.links.setup 20mbit node2 reference 2.5
-
-With time dilation (the last argument) the host's link is the dilated one, and what is measured is
-told in emulated time. It prints a LinkAnswer as one line of JSON and opens the worker's gate
-(cluster/links/gate.py).
+the worker is then never started. With time dilation the host's link is the dilated one, and what is
+measured is told in emulated time.
 """
 
 import dataclasses
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from cluster.links import gate, rate_probe, tc
+from cluster.links import rate_probe, router, tc
 from cluster.links.burst_size import burst_bytes, queue_bytes
-from cluster.spec.documents.links import COUNTS, LinkAnswer, LinkStatistics, MeasuredLink
-from cluster.spec.links import Link, parse_link
+from cluster.spec.documents.links import COUNTS, LinkStatistics, MeasuredLink
+from cluster.spec.links import Link
+from cluster.spec.sites import Pair, path_name
 
 MOST_OFF = 0.03
 """A link that is further off than this stops the run."""
@@ -42,27 +37,46 @@ class LinkFailed(Exception):
 
 
 def set_up(target: Link, node: str, reference: str, dilation: float) -> MeasuredLink:
-    """Shape and verify the link; LinkFailed where it does not reach its target."""
-    tick_s = kernel_tick_s()
+    """Shape and verify a node's link; LinkFailed where it does not reach its target."""
     link = target.dilated(dilation)
-    for command in tc.rate_commands(link, tick_s):
+    for command in tc.rate_commands(link, kernel_tick_s()):
         run(command)
-    try:
-        measured = verify_rate(link, node, reference, tick_s)
-        plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
+
+    def add_netem() -> None:
         for command in tc.netem_commands(link):
             run(command)
+
+    return verify(target, node, reference, dilation, add_netem)
+
+
+def verify(
+    target: Link, name: str, reference: str, dilation: float, add_netem: Callable[[], None]
+) -> MeasuredLink:
+    """Measure what lies between here and the reference, whose rate is limited already.
+
+    `add_netem` adds delay and loss, after the rate. `name` is that of a node, or of a path.
+    """
+    link, what = target.dilated(dilation), describe(name)
+    try:
+        measured = verify_rate(link, name, reference, kernel_tick_s())
+        plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
+        if link.needs_netem:
+            add_netem()
         if link.delay_s:
             there_and_back_s = rate_probe.measure_round_trip_s(reference)
             delay_ms = round((there_and_back_s - plain_s) / 2 * 1000, 3)
             measured = dataclasses.replace(measured, delay_ms=delay_ms)
     except OSError as error:
-        raise LinkFailed(f"the link of {node} ({target}) could not be measured: {error}") from error
+        raise LinkFailed(f"{what} ({target}) could not be measured: {error}") from error
     measured = in_emulated_time(measured, target, dilation)
-    complaint = complain(target, measured)
-    if complaint:
-        raise LinkFailed(f"the link of {node} {complaint}", measured)
+    if complaint := complain(target, measured):
+        raise LinkFailed(f"{what} {complaint}", measured)
     return measured
+
+
+def describe(name: str) -> str:
+    """A link by its node, or a path by its sites, for a sentence."""
+    return f"the path {name}" if "-" in name else f"the link of {name}"
 
 
 def verify_rate(link: Link, node: str, reference: str, tick_s: float) -> MeasuredLink:
@@ -123,7 +137,7 @@ def measure_well(
 
 
 def complain(link: Link, measured: MeasuredLink) -> str | None:
-    """What is wrong with the link, for a sentence that begins with "the link of node2"."""
+    """What is wrong with it, for a sentence that begins with "the link of node2"."""
     if not abs(measured.error) <= MOST_OFF:
         return (
             f"measures {measured.sent_mbit:.4g} Mbit/s sent and"
@@ -157,9 +171,21 @@ def read_statistics(node: str) -> LinkStatistics:
     return parse_statistics(run(STATISTICS), node)
 
 
-def parse_statistics(text: str | bytes, node: str) -> LinkStatistics:
+def parse_path_statistics(text: str | bytes, paths: Mapping[Pair, Link]) -> list[LinkStatistics]:
+    """Of the router's paths: sent is what went from the first of two sites to the second."""
+    ways = [way.device for way in router.directions(paths)]
+    return [
+        parse_statistics(text, path_name(pair), ways[2 * index], ways[2 * index + 1])
+        for index, pair in enumerate(paths)
+    ]
+
+
+def parse_statistics(
+    text: str | bytes, node: str, sent: str = tc.DEVICE, received: str = tc.INGRESS_DEVICE
+) -> LinkStatistics:
+    """Of the buckets on these two devices."""
     buckets = {q["dev"]: q for q in json.loads(text) if q.get("root") and q["kind"] == "tbf"}
-    devices = {"sent": tc.DEVICE, "received": tc.INGRESS_DEVICE}
+    devices = {"sent": sent, "received": received}
     counts = {}
     for name in COUNTS:
         direction, _, what = name.partition("_")
@@ -181,19 +207,3 @@ def run(command: tc.Command) -> str:
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise LinkFailed(f"'{' '.join(command)}' failed: {said}")
     return done.stdout
-
-
-def main(text: str, node: str, reference: str, dilation: str) -> int:
-    try:
-        measured = set_up(parse_link(text), node, reference, float(dilation))
-        answer = LinkAnswer(measured=measured)
-        gate.open_gate()
-    except LinkFailed as failure:
-        answer = LinkAnswer(measured=failure.measured, complaint=str(failure))
-    rate_probe.report_done(reference)
-    print(json.dumps(answer.to_json()), flush=True)
-    return 0 if answer.complaint is None else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -35,6 +35,7 @@ from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, parse_net_dev
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.links import Link
+from cluster.spec.sites import Pair, path_name, write_between
 
 ENTRY = "workloads.worker"
 START_TIMEOUT_S = 120
@@ -180,13 +181,14 @@ class NetnsCluster(Cluster):
         return dict(self._exits)
 
     def link_statistics(self) -> list[LinkStatistics]:
-        if not self.plan.links:
+        if not self.plan.links and not self.plan.paths:
             return []
         answer = self._ask(Command.STATISTICS, Kind.STATISTICS, STATISTICS_TIMEOUT_S)
         return list(answer.statistics) if answer else []
 
-    def change_link(self, rank: int, link: Link) -> None:
-        line = f"{Command.CHANGE} {rank} {link}"
+    def change_link(self, place: int | Pair, link: Link) -> None:
+        name = place if isinstance(place, int) else path_name(place)
+        line = f"{Command.CHANGE} {name} {link}"
         answer = self._ask(line, Kind.CHANGED, CHANGE_TIMEOUT_S)
         if answer is None or answer.complaint:
             why = answer.complaint if answer else "the supervisor does not answer"
@@ -255,6 +257,8 @@ def supervisor_plan(
         cgroups=cgroups,
         links={rank: str(link) for rank, link in plan.links.items()},
         processes=plan.processes,
+        sites=plan.sites,
+        between=write_between(plan.paths),
         dilation=plan.dilation,
         environment={
             "MASTER_ADDR": node_name(0),

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import selectors
-import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,23 +35,23 @@ def set_up_links(
 
     A helper that ends without an answer ends the others' measurements too.
     """
-    answers: dict[int, LinkAnswer] = {}
+    told: dict[int, LinkAnswer] = {}
     with _switch_address([(rank, namespaces[rank]) for rank in links]):
         reference = rate_probe.Reference(SWITCH_ADDRESS)
         children = {
-            rank: _in_namespace(rank, namespaces, partial(_set_up, rank, text, dilation))
+            rank: in_namespace(rank, namespaces, partial(_set_up, rank, text, dilation))
             for rank, text in links.items()
         }
         reference.start()  # starts threads, so after the forks; early connections wait in its queue
-        for rank, answer, code in _answers(LinkAnswer, children):
+        for rank, answer, code in answers(LinkAnswer, children):
             if answer is None:
                 helper = f"{describe(node_name(rank) + HELPER)} {how_ended(code)} before training"
                 answer = LinkAnswer(complaint=helper)
-            answers[rank] = answer
+            told[rank] = answer
             if code != 0:
                 break
         reference.close()
-    found = [answers[rank] for rank in sorted(answers)]
+    found = [told[rank] for rank in sorted(told)]
     measured = [answer.measured for answer in found if answer.measured]
     return measured, next((answer.complaint for answer in found if answer.complaint), None)
 
@@ -87,35 +86,24 @@ def _set_up(rank: int, text: str, dilation: float) -> LinkAnswer:
         return LinkAnswer(measured=failure.measured, complaint=str(failure))
 
 
-def change(rank: int, text: str, namespaces: list[int], dilation: float) -> str | None:
-    """Give a shaped link other rates, in place; what went wrong."""
+def change(rank: int, text: str, namespaces: list[int], dilation: float) -> None:
+    """Give a shaped link other rates, in place."""
     commands = setup.change(parse_link(text), dilation)
-    try:
-        with inside(namespaces[rank]):
-            tc_batch(*(" ".join(command[1:]) for command in commands))
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"the link of {node_name(rank)} could not be changed: {_said(error)}"
-    return None
-
-
-def _said(error: OSError | subprocess.CalledProcessError) -> str:
-    words = getattr(error, "stderr", None) or str(error)
-    return " ".join(words.split())
+    with inside(namespaces[rank]):
+        tc_batch(*(" ".join(command[1:]) for command in commands))
 
 
 def read_statistics(ranks: list[int], namespaces: list[int]) -> list[LinkStatistics]:
     """What the shaped links of these nodes dropped and delayed so far."""
     children = {
-        rank: _in_namespace(rank, namespaces, partial(setup.read_statistics, node_name(rank)))
+        rank: in_namespace(rank, namespaces, partial(setup.read_statistics, node_name(rank)))
         for rank in ranks
     }
-    found = {rank: answer for rank, answer, _ in _answers(LinkStatistics, children) if answer}
+    found = {rank: answer for rank, answer, _ in answers(LinkStatistics, children) if answer}
     return [found[rank] for rank in sorted(found)]
 
 
-def _in_namespace(
-    rank: int, namespaces: list[int], work: Callable[[], Document]
-) -> tuple[int, int]:
+def in_namespace(rank: int, namespaces: list[int], work: Callable[[], Document]) -> tuple[int, int]:
     """Fork a helper that works in a node's namespace; its number, and the pipe for its answer."""
     answer, write = os.pipe()
     child = os.fork()
@@ -134,7 +122,7 @@ def _in_namespace(
         os._exit(code)
 
 
-def _answers(
+def answers(
     kind: type[D], children: dict[int, tuple[int, int]]
 ) -> Iterator[tuple[int, D | None, int]]:
     """Ranks, answers (None where the helper failed) and exit codes of helpers, as they end."""

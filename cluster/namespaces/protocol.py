@@ -32,7 +32,7 @@ class Command(StrEnum):
     STOPPED = "stopped"
     """Answer with the nodes that do not run."""
     CHANGE = "change"
-    """`change RANK LINK`: give a shaped link other rates."""
+    """`change PLACE LINK`: give a shaped link (PLACE is a rank) or path (a-b) other rates."""
     DISTURB = "disturb"
     """`disturb KIND RANK`: kill, stop, resume, unplug or plug a node."""
 
@@ -100,6 +100,10 @@ class SupervisorPlan:
     """By rank, the cgroup.procs files of the control groups that a node joins."""
     links: dict[int, str]
     """By rank, the links to shape."""
+    sites: dict[str, tuple[int, ...]]
+    """Ranks of each site's nodes."""
+    between: str
+    """The paths between sites, as --between has them; empty without."""
     environment: dict[str, str]
     processes: int
     """Processes and threads that each node may have."""

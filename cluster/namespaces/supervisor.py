@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.host.process_state import how_ended, how_stopped
-from cluster.namespaces import isolation, links, network
+from cluster.links import setup
+from cluster.namespaces import isolation, links, network, paths
 from cluster.namespaces.disturb import disturb
 from cluster.namespaces.protocol import (
     REFERENCE,
@@ -33,9 +34,10 @@ from cluster.namespaces.protocol import (
     describe,
 )
 from cluster.spec.documents.heartbeat import exit_code
-from cluster.spec.documents.links import LinkStatistics
+from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.node_files import NODE_FOLDER
 from cluster.spec.documents.run_folder import node_name
+from cluster.spec.links import parse_link
 
 Send = Callable[[Message], None]
 Worker = Callable[[], int]
@@ -45,7 +47,7 @@ def main(document: str) -> int:
     network.name_process(SUPERVISOR)
     plan = SupervisorPlan.from_json(document)
     network.write_hosts_file(plan.nodes)
-    namespaces = network.create_namespaces(plan.nodes)
+    namespaces = network.create_namespaces(plan.nodes + bool(plan.between))
     builder = os.fork()
     if builder == 0:
         os._exit(build(plan, namespaces))
@@ -77,9 +79,9 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     """Build the network, shape and verify its links; the exit code of the process that does so."""
     network.name_process(REFERENCE)
     try:
-        network.build_network(plan.nodes, namespaces)
-        if plan.links:
-            measured, complaint = links.set_up_links(plan.links, namespaces, plan.dilation)
+        network.build_network(plan.nodes, namespaces[: plan.nodes])
+        if plan.links or plan.between:
+            measured, complaint = shape(plan, namespaces)
             send(Message(Kind.LINKS, tuple(measured), complaint))
             return 0 if complaint is None else 1
     except (OSError, subprocess.CalledProcessError) as error:
@@ -89,6 +91,19 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
         traceback.print_exc()
         return 1
     return 0
+
+
+def shape(plan: SupervisorPlan, namespaces: list[int]) -> tuple[list[MeasuredLink], str | None]:
+    """Paths, then links: a path is measured between nodes without a limit of their own."""
+    measured, complaint = list[MeasuredLink](), None
+    if plan.between:
+        routed = paths.Routed.of(plan, namespaces)
+        paths.build(routed)
+        measured, complaint = paths.verify(routed)
+    if plan.links and complaint is None:
+        of_nodes, complaint = links.set_up_links(plan.links, namespaces, plan.dilation)
+        measured = [*of_nodes, *measured]
+    return measured, complaint
 
 
 def fork_node(
@@ -165,11 +180,26 @@ class LinkControl:
     namespaces: list[int]
 
     def statistics(self) -> list[LinkStatistics]:
-        return links.read_statistics(list(self.plan.links), self.namespaces)
+        found = links.read_statistics(list(self.plan.links), self.namespaces)
+        return found + (paths.read_statistics(self._routed) if self.plan.between else [])
 
-    def change(self, rank: str, link: str) -> str | None:
-        """What went wrong."""
-        return links.change(int(rank), link, self.namespaces, self.plan.dilation)
+    def change(self, place: str, link: str) -> str | None:
+        """What went wrong. The place is a node's rank, or a path such as a-b."""
+        first, dash, second = place.partition("-")
+        try:
+            if dash:
+                paths.change(self._routed, (first, second), parse_link(link))
+            else:
+                links.change(int(place), link, self.namespaces, self.plan.dilation)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", None) or str(error)
+            what = setup.describe(place if dash else node_name(int(place)))
+            return f"{what} could not be changed: {' '.join(said.split())}"
+        return None
+
+    @property
+    def _routed(self) -> paths.Routed:
+        return paths.Routed.of(self.plan, self.namespaces)
 
 
 def watch(nodes: dict[int, int], shaped: LinkControl, send: Send) -> None:

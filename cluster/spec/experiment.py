@@ -39,7 +39,7 @@ from cluster.spec.options import (
 from cluster.spec.program import ISOLATED, NETWORKS
 from cluster.spec.quantities import parse_memory
 from cluster.spec.schedules.consensus import SCHEDULE_CHOICES
-from cluster.spec.sites import members, parse_sites
+from cluster.spec.sites import Pair, members, parse_between, parse_inside, parse_sites
 from cluster.spec.virtual import MOST_WORKERS
 
 PROCESSES = 512
@@ -162,6 +162,11 @@ class Experiment:
     sites: str | None = _option(None, "cluster", "NAME:NODES[,...]")
     """nodes in groups: a:3,b:3 puts nodes 0 to 2 into site a and 3 to 5 into b; or FILE.toml
     (docs/links.md); repeat the flag for more cases, as with --bottleneck"""
+    between: str | None = _option(None, "cluster", "SITE-SITE:LINK[,...]")
+    """the path between two sites, which all their nodes share: a-b:50mbit/40ms, or
+    a-b:50mbit/20mbit for two rates; repeat the flag for more cases (default: not shaped)"""
+    inside: str | None = _option(None, "cluster", "SITE:LINK[,...]")
+    """link of every node of a site, in place of --link: a:1gbit; repeat the flag for more cases"""
     straggler: str | None = _option(None, "cluster", "RANK:CORES[,...]")
     """nodes with less CPU: 1:0.5; repeat the flag for more cases, as with --bottleneck"""
     total_memory: str | None = _option(None, "cluster", "SIZE")
@@ -348,14 +353,32 @@ class Experiment:
 
     @property
     def links(self) -> dict[int, Link]:
-        """By rank, where the link is shaped: a bottleneck's own link, else the one for all."""
+        """By rank, where the link is shaped: a bottleneck's own, its site's, or the one for all."""
         links = dict.fromkeys(range(self.nodes), parse_link(self.link)) if self.link else {}
-        return {**links, **(parse_links(self.bottleneck) if self.bottleneck else {})}
+        members = self.site_members
+        for site, link in (parse_inside(self.inside, members) if self.inside else {}).items():
+            links |= dict.fromkeys(members[site], link)
+        links |= parse_links(self.bottleneck) if self.bottleneck else {}
+        return dict(sorted(links.items()))
+
+    @property
+    def paths(self) -> dict[Pair, Link]:
+        """Between two sites, where the path is shaped; up is from the first to the second."""
+        return parse_between(self.between, self.site_members) if self.between else {}
 
     @property
     def shaped_links(self) -> dict[int, Link]:
         """By rank, links that are shaped on nodes; those of virtual workers are only simulated."""
         return {} if self.virtual else self.links
+
+    @property
+    def shaped_paths(self) -> dict[Pair, Link]:
+        """The same of paths between sites."""
+        return {} if self.virtual else self.paths
+
+    @property
+    def all_shaped(self) -> tuple[Link, ...]:
+        return (*self.shaped_links.values(), *self.shaped_paths.values())
 
     @property
     def site_members(self) -> dict[str, tuple[int, ...]]:
@@ -374,8 +397,9 @@ class Experiment:
 
     @property
     def slowest_mbit(self) -> float | None:
-        """Of the shaped links."""
-        return min((link.slowest_mbit for link in self.links.values()), default=None)
+        """Of the shaped links and paths."""
+        shaped = (*self.links.values(), *self.paths.values())
+        return min((link.slowest_mbit for link in shaped), default=None)
 
     @property
     def cpus_by_rank(self) -> dict[int, float]:
@@ -442,7 +466,8 @@ class Experiment:
         nodes = None if LAUNCHERS[self.launcher].on_hosts_only else self.nodes  # some may stay idle
         return (
             *(nodes, self.virtual, self.cpus, self.link, self.bottleneck, self.straggler),
-            *(self.sites, self.launcher, self.total_memory, self.gpu, self.dilation),
+            *(self.sites, self.between, self.inside, self.launcher, self.total_memory, self.gpu),
+            *(self.dilation,),
             *(self.user_folders, self.requirements, self.network),
             *(self.fault, self.storm, self.on_failure),
         )

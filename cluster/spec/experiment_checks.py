@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic, virtual
@@ -34,7 +35,14 @@ from cluster.spec.options import (
 )
 from cluster.spec.own_code import LIBRARY_FORMS
 from cluster.spec.quantities import parse_memory, write_memory
-from cluster.spec.sites import parse_sites, write_sites
+from cluster.spec.sites import (
+    parse_between,
+    parse_inside,
+    parse_sites,
+    write_between,
+    write_inside,
+    write_sites,
+)
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
@@ -441,15 +449,26 @@ def _check_nodes(experiment: Experiment) -> None:
 
 
 def _check_sites(experiment: Experiment) -> None:
-    """Every node is in a site; stored in one spelling."""
+    """Every node is in a site, and paths are between sites; stored in one spelling."""
     text, nodes = experiment.sites, experiment.nodes
     if text is None:
+        for option in ("between", "inside"):
+            if getattr(experiment, option) is not None:
+                raise SpecError(f"{option} is of sites: use it with --sites, such as a:3,b:3")
         return
     sites = _parsed(f"sites {text!r}", parse_sites, text)
     if len(sites) != nodes:
         server = ", the parameter server among them" if nodes > experiment.workers else ""
         raise SpecError(f"sites {text!r} have {len(sites)} nodes, and there are {nodes}{server}")
     _set(experiment, sites=write_sites(sites))
+    forms: dict[str, tuple[Any, Any]] = {
+        "between": (parse_between, write_between),
+        "inside": (parse_inside, write_inside),
+    }
+    for option, (parse, write) in forms.items():
+        if (given := getattr(experiment, option)) is not None:
+            parsed = _parsed(f"{option} {given!r}", partial(parse, sites=sites), given)
+            _set(experiment, **{option: write(parsed)})
 
 
 def _check_memory(experiment: Experiment) -> None:
@@ -472,7 +491,8 @@ def _check_dilation(experiment: Experiment) -> None:
     """Fill in the default: dilation is for times on shaped links, and pretended compute sleeps."""
     given: str | float | None = experiment.dilation
     if given is None:
-        given = AUTO if experiment.links and experiment.can_be_dilated else UNDILATED
+        shaped = experiment.links or experiment.paths
+        given = AUTO if shaped and experiment.can_be_dilated else UNDILATED
     _set(experiment, dilation=_parsed("dilation", parse_dilation, str(given)))
     least = min(experiment.host_limits.values(), default=1.0)
     if least < LEAST_CORES:
@@ -497,7 +517,7 @@ def _check_gpu(experiment: Experiment) -> None:
         )
     if experiment.launcher == "spark":
         raise SpecError("gpu does not apply to launcher spark: use torch or horovod")
-    for option in ("link", "bottleneck"):
+    for option in ("link", "bottleneck", "between", "inside"):
         if getattr(experiment, option) is not None:
             raise SpecError(
                 f"{option} does not go with gpu: it shapes eth0, which traffic between GPUs of one"

@@ -166,7 +166,7 @@ def about(seconds: float) -> str:
 
 def _start_s(run: Experiment) -> float:
     share = max(1.0, run.started_nodes / (os.cpu_count() or 1) / 4)
-    return START_S.get(run.engine, 4.0) * share + (LINKS_S if run.shaped_links else 0.0)
+    return START_S.get(run.engine, 4.0) * share + (LINKS_S if run.all_shaped else 0.0)
 
 
 def _earlier(output: Path, models: Iterable[str]) -> Iterator[tuple[Experiment, Summary]]:

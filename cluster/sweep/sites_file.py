@@ -18,7 +18,7 @@ Options = dict[str, Any]
 SUFFIX = ".toml"
 MOST_BYTES = 1_000_000
 MOST_RANK = 10_000
-KEYS = ("sites",)
+KEYS = ("sites", "between", "inside")
 
 
 def is_file(value: object) -> bool:
@@ -28,7 +28,13 @@ def is_file(value: object) -> bool:
 def read_into(options: Options) -> Options:
     """The options of a run, those of its sites' file in place of its name."""
     name = options.get("sites")
-    return {**options, **_read(str(name))} if is_file(name) else options
+    if not is_file(name):
+        return options
+    found = _read(str(name))
+    for option in found:
+        if option != "sites" and options.get(option) is not None:
+            raise FileError(f"{option} is in {name} and is given beside it: leave out one")
+    return {**options, **found}
 
 
 def _read(name: str) -> Options:
@@ -49,7 +55,18 @@ def _options(document: Options) -> Options:
     sites = document.get("sites")
     if not isinstance(sites, dict) or not sites:
         raise ValueError("there must be a table [sites], such as a = 3")
-    return {"sites": write_sites(_by_rank(sites))}
+    links = {key: _links(key, document[key]) for key in KEYS[1:] if key in document}
+    return {"sites": write_sites(_by_rank(sites)), **links}
+
+
+def _links(key: str, table: object) -> str:
+    """As the flag of this name has them; the Experiment checks names and links."""
+    if not isinstance(table, dict) or not table:
+        raise ValueError(f"{key} must be a table of links, such as [{key}], not {short(table)}")
+    for name, link in table.items():
+        if not isinstance(link, str) or "," in name + link:
+            raise ValueError(f"{key}: {name} must be a link such as '50mbit', not {short(link)}")
+    return ",".join(f"{name}:{link}" for name, link in table.items())
 
 
 def _by_rank(sites: Options) -> list[str]:

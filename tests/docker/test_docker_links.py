@@ -28,6 +28,12 @@ def test_links_from_1_mbit_to_1_gbit_reach_their_targets(tmp_path: Path) -> None
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.timed
+def test_paths_between_sites_reach_their_targets(tmp_path: Path) -> None:
+    laws.paths_between_sites_reach_their_targets("docker", tmp_path)
+    assert leftovers(tmp_path) == []
+
+
 def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Path) -> None:
     """The helper uses the same interface, and received packets pass two devices."""
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)

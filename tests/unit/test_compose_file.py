@@ -1,6 +1,7 @@
 """The compose document of a run: N unprivileged nodes on one switch, and nothing more."""
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from cluster.containers.compose_file import (
     recording_document,
     split_service,
 )
+from cluster.links.helper import HelperPlan, PathProbe
 from cluster.namespaces import isolation
+from cluster.spec.documents.codec import from_json
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import PROCESSES, Experiment
 
@@ -207,7 +210,33 @@ def test_no_worker_starts_before_the_links_are_verified() -> None:
 
 
 def test_the_helper_is_told_the_link_and_the_node() -> None:
-    assert nodes(SHAPED)["link2"]["command"][-4:] == ["5mbit", "node2", "reference", "1"]
+    assert told(SHAPED, "link2") == HelperPlan("node2", "reference", 1, link="5mbit")
+
+
+def told(experiment: Experiment, helper: str) -> HelperPlan:
+    return from_json(HelperPlan, json.loads(nodes(experiment)[helper]["command"][-1]))
+
+
+def test_the_first_nodes_of_two_sites_measure_the_path_between_them() -> None:
+    run = Experiment(workers=5, sites="a:2,b:2,c:1", between="a-b:5mbit,b-c:9mbit", dilation=1)
+    made = nodes(run)
+    assert [name for name in made if name.startswith("link")] == [f"link{k}" for k in range(5)]
+    assert "reference" not in made
+    found = [told(run, f"link{rank}") for rank in range(5)]
+    assert [plan.through_router for plan in found] == [
+        *[("node2", "node3")] * 2,
+        *[("node0", "node1", "node4")] * 2,
+        ("node2", "node3"),
+    ]
+    assert [(plan.probes, plan.probed) for plan in found] == [
+        ((PathProbe("a-b", "5mbit", "node2"),), 0),
+        ((), 0),
+        ((PathProbe("b-c", "9mbit", "node4"),), 1),
+        ((), 0),
+        ((), 1),
+    ]
+    assert made["router"]["cap_add"] == ["NET_ADMIN"]
+    assert made["router"]["sysctls"]["net.ipv4.ip_forward"] == "1"
 
 
 def test_all_helpers_carry_their_session_and_their_owner() -> None:

@@ -56,6 +56,8 @@ TYPED: dict[str, tuple[str, Any]] = {
     "link": ("10mbit", "10mbit"),
     "bottleneck": ("2:20mbit,0:5mbit", "0:5mbit,2:20mbit"),
     "sites": ("a:1,a:1,b:2", "a:2,b:2"),
+    "between": ("b-a:5mbit/0.01gbit/10ms", "a-b:10mbit/5mbit/10ms"),
+    "inside": ("b:1gbit,a:0.1gbit", "a:100mbit,b:1gbit"),
     "straggler": ("1:0.50", "1:0.5"),
     "total_memory": ("4096m", "4g"),
     "interval": ("2", 2.0),
@@ -111,7 +113,8 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     strategy += " --compress int8" if name == "error_feedback" else ""
     strategy += " --model mnist-bn" if name == "buffers" else ""
     strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
-    strategy += " --dilation 1" if name in ("link", "bottleneck") else ""
+    strategy += " --dilation 1" if name in ("link", "bottleneck", "between", "inside") else ""
+    strategy += " --sites a:2,b:2" if name in ("between", "inside") else ""
     (base,) = experiments(strategy)
     (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")
     assert experiment == dataclasses.replace(base, **{name: value})

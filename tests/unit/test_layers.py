@@ -86,7 +86,8 @@ def test_workloads_and_analysis_import_only_the_shared_core_of_cluster(module: s
 @pytest.mark.parametrize(
     "module",
     [
-        *("cluster.links.gate", "cluster.links.rate_probe", "cluster.links.setup"),
+        *("cluster.links.gate", "cluster.links.rate_probe", "cluster.links.helper"),
+        "cluster.links.router_service",
         *("cluster.links.tcp_proxy", "cluster.gpu.node", "cluster.gpu.namespace_holder"),
         *("workloads.worker", "workloads.launchers.spark_driver"),
     ],

@@ -42,6 +42,8 @@ PLAN = SupervisorPlan(
     first_user=None,
     cgroups={1: ["/sys/fs/cgroup/x/cgroup.procs"]},
     links={0: "20mbit"},
+    sites={"a": (0,), "b": (1,)},
+    between="a-b:5mbit",
     environment={"RANK": "0"},
     processes=512,
 )

@@ -1,5 +1,7 @@
 """links.json: shaped links, as verified before training and as they fared in the run."""
 
+from dataclasses import field
+
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, Document
 
 
@@ -7,7 +9,7 @@ class LinkStatistics(Document):
     """Packets that a shaped link dropped, and how often it had to hold one back."""
 
     node: str
-    """The node that the link attaches."""
+    """The node that the link attaches; of a path between sites its name, such as a-b."""
     sent_drops: Count | None = None
     """Packets dropped on the way out."""
     sent_overlimits: Count | None = None
@@ -48,6 +50,8 @@ class LinkAnswer(Document):
     """What the process that sets up a link tells the host."""
 
     measured: MeasuredLink | None = None
+    paths: list[MeasuredLink] = field(default_factory=list)
+    """Paths between sites that it measured."""
     complaint: str | None = None
 
 
