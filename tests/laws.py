@@ -9,6 +9,7 @@ import pytest
 
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
+from cluster.spec.documents.records import PHASES
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import EXCHANGING
 from tests.measuring import Sweeps, measure, one
@@ -154,9 +155,8 @@ def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.0
             name,
             phase,
         )
-    phases = ("setup", "train", "evaluate", "finish")
     assert (
-        sum(summary["bytes"][p]["sent_bytes"] for p in phases)
+        sum(summary["bytes"][p]["sent_bytes"] for p in PHASES)
         == summary["bytes"]["total"]["sent_bytes"]
     )
     roles = [node["role"] for node in summary["bytes"]["nodes"]]

@@ -61,7 +61,7 @@ def describe(run: RecordedRun, host: Sequence[HostSample]) -> Fidelity:
         of_worker(rank, steps, min(1.0, limits.get(rank, 1.0)))
         for rank, steps in enumerate(run.steps)
     ]
-    spans = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
+    spans = [(start.t, end.t) for start, end in run.first.spans("train")]
     steps_cpu_s = sum(step.cpu_s or 0.0 for steps in run.steps for step in steps)
     return judge(nodes, of_host(host, spans, steps_cpu_s), is_dilated=is_dilated)
 

@@ -58,6 +58,13 @@ class NodeLog:
             if isinstance(start, Phase)
         ]
 
+    @property
+    def open_phase(self) -> Phase | None:
+        """The phase in which the node was lost; None where it has ended."""
+        boundaries = [event for event in self.events if isinstance(event, Phase | End)]
+        last = boundaries[-1] if boundaries else None
+        return last if isinstance(last, Phase) else None
+
     def spans(self, phase: str) -> list[Span]:
         """The intervals in one phase."""
         return [(start, end) for start, end in self.phase_intervals if start.phase == phase]

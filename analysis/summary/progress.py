@@ -2,8 +2,24 @@
 
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import rounds_of
+from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.documents.summary import WorkerProgress
+
+
+def of_each(run: RecordedRun) -> tuple[int, int, int]:
+    """Steps, rounds and samples of a worker.
+
+    Where workers changed: of the whole run, and the samples of the first that was there at its end.
+    """
+    batch = run.experiment.batch_size
+    if not run.generations:
+        steps = steps_of_each(run)
+        return steps, rounds_of_each(run, steps), steps * batch
+    made, result = run.first.steps, run.first.first(Result)
+    rounds = result.rounds if result else run.generations[-1].start.round
+    samples = sum(batch if step.samples is None else step.samples for step in made)
+    return max((step.step for step in made), default=0), rounds, samples
 
 
 def steps_of_each(run: RecordedRun) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from analysis.summary import control_traffic, counters, traffic_matrix
 from analysis.summary.emulated_time import EmulatedTime
+from analysis.summary.generations import counted, stretches
 from analysis.summary.node_log import NodeLog, by_virtual_worker, read_logs
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.event_reader import most_bytes
@@ -17,11 +19,13 @@ from cluster.spec.documents.events import (
     Hello,
     Phase,
     RankOrder,
+    Result,
     Schedule,
     Step,
 )
+from cluster.spec.documents.membership import Generation
 from cluster.spec.documents.records import Counters, Sample
-from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.experiment import Experiment
@@ -38,6 +42,8 @@ class RecordedRun:
     logs: Sequence[NodeLog]
     """By rank: workers, then a server."""
     samples: Sequence[Sample]
+    generations: Sequence[Generation] = ()
+    """Of workers, where they changed."""
 
     @classmethod
     def read(
@@ -48,7 +54,12 @@ class RecordedRun:
         logs = read_logs(folder, experiment.started_nodes, most, until_damage=until_damage)
         if experiment.virtual:
             logs = by_virtual_worker(logs[0], experiment.nodes)
-        return cls(experiment, logs, list(folder.read_samples()))
+        samples = list(folder.read_samples())
+        generations = folder.read_membership().generations
+        if len(generations) < 2:
+            return cls(experiment, logs, samples)
+        logs = [counted(log, rank, generations) for rank, log in enumerate(logs)]
+        return cls(experiment, logs, samples, generations)
 
     def emulated(self) -> RecordedRun:
         """The same run in emulated time; what is read is in wall time."""
@@ -57,15 +68,20 @@ class RecordedRun:
             return self
         time = EmulatedTime(self.experiment.slowdown, min(times))
         logs = [NodeLog([time.event(event) for event in log.events]) for log in self.logs]
-        return RecordedRun(self.experiment, logs, time.samples(self.samples))
+        return replace(self, logs=logs, samples=time.samples(self.samples))
 
     @property
     def workers(self) -> Sequence[NodeLog]:
         return self.logs[: self.experiment.workers]
 
+    @cached_property
+    def first(self) -> NodeLog:
+        """The log of the first worker that was there at the end, and else of the first one."""
+        return next((log for log in self.workers if log.first(End)), self.logs[0])
+
     @property
     def hello(self) -> Hello | None:
-        return self.logs[0].hello
+        return self.first.hello
 
     @property
     def has_ended(self) -> bool:
@@ -78,8 +94,18 @@ class RecordedRun:
 
     @cached_property
     def phases(self) -> list[dict[str, Counters]]:
-        """By rank, the traffic of every phase."""
-        return [counters.by_phase(log) for log in self.logs]
+        """By rank, the traffic of every phase.
+
+        A node that was lost has not read its counters at the end: what the host read last counts.
+        """
+        booked = [counters.by_phase(log) for log in self.logs]
+        for rank, log in enumerate(self.logs if self.generations else ()):
+            if (phase := log.open_phase) is not None:
+                source = [s for s in self.samples if s.node == node_name(rank)]
+                readings = [s for s in source if s.source == source[0].source]
+                since = counters.within(readings, [(phase.t, math.inf)])
+                booked[rank][phase.phase] += since
+        return booked
 
     @cached_property
     def control(self) -> list[control_traffic.NodeControl | None]:
@@ -100,7 +126,9 @@ class RecordedRun:
 
     @cached_property
     def finished_epochs(self) -> int:
-        """Epochs whose bytes are booked on every node."""
+        """Epochs whose bytes are booked on every node; all of them where members changed."""
+        if self.generations:
+            return len(self.first.epochs)
         return min(sum(event.phase == "evaluate" for event in log.all(Phase)) for log in self.logs)
 
     def setting(self, hello: Hello) -> Setting:
@@ -153,6 +181,22 @@ class RecordedRun:
         """Whether the messages of each round are known."""
         known = facts_of(self.experiment.strategy).has_schedule
         return known or self.recorded_schedule is not None
+
+    def predict_changed(self, hello: Hello) -> tuple[float, float] | None:
+        """Bytes that all workers send in training, and the library's framing, summed over
+        generations; None where no message schedule is known."""
+        if not self.has_schedule or self.first.first(Result) is None:
+            return None
+        rounds = sum(result.rounds for result in self.first.all(Result))
+        payload = framing = 0.0
+        for part in stretches(self.generations, rounds, self.experiment.workers):
+            setting = replace(self.setting(hello), workers=part.workers)
+            each = part.workers * part.rounds
+            if each:
+                strategy = self.experiment.strategy
+                payload += each * theory.predict(strategy, setting, part.rounds).sent_mean
+                framing += each * theory.predict_framing(strategy, setting, part.rounds).sent_mean
+        return payload, framing
 
     def predict(self, hello: Hello, rounds: int) -> theory.Prediction | None:
         """Bytes of a round, mean over these rounds; None where no message schedule is known."""

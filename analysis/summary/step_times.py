@@ -15,6 +15,7 @@ median is the plain one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import fmean, median
 
 from cluster.spec.documents.events import Step
@@ -99,13 +100,14 @@ def steps_of_a_period(experiment: Experiment) -> int:
 def waits(experiment: Experiment, steps: Sequence[Steps]) -> list[list[Wait]]:
     """By rank and step, how long a node waited at the exchange for the last of its group.
 
-    Empty where computing and exchanging cannot be told apart; only steps that all workers made.
+    Empty where computing and exchanging cannot be told apart; only steps that all workers made,
+    until one was lost or came back.
     """
     if any(step.compute_s is None for of_worker in steps for step in of_worker):
         return [[] for _ in steps]
     if experiment.is_unpaced:
         return [[] for _ in steps]  # a round has no last one to wait for
-    done = min(len(of_worker) for of_worker in steps)
+    done = _common(steps)
     waited = [[Wait(0.0, None)] * done for _ in steps]
     for index in range(done):
         for members in _groups(experiment, index):
@@ -116,6 +118,12 @@ def waits(experiment: Experiment, steps: Sequence[Steps]) -> list[list[Wait]]:
                 longest = steps[rank][index].exchange_s or 0.0
                 waited[rank][index] = Wait(min(seconds, longest), last)
     return waited
+
+
+def _common(steps: Sequence[Steps]) -> int:
+    """How many first steps all workers made together."""
+    together = zip(*([step.step for step in of_worker] for of_worker in steps), strict=False)
+    return sum(1 for _ in takewhile(lambda numbers: len(set(numbers)) == 1, together))
 
 
 def _arrival(step: Step) -> float:

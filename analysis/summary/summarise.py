@@ -19,11 +19,12 @@ from analysis.summary import (
     training,
     virtual,
 )
+from analysis.summary.node_log import NodeLog
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import by_node, medians
 from analysis.theory import predicted_bytes as theory
 from cluster.spec.documents.codec import DocumentError
-from cluster.spec.documents.events import Result
+from cluster.spec.documents.events import Boundary, Phase, Result
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import CurvePoint, Seconds, Summary
@@ -62,8 +63,8 @@ def summarise(
 def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | None) -> Summary:
     if run.experiment.program is not None:
         return program.describe(folder, run, status, error)
-    experiment, result = run.experiment, run.logs[0].first(Result)
-    steps = progress.steps_of_each(run)
+    experiment, result = run.experiment, run.first.first(Result)
+    steps, rounds, samples_seen = progress.of_each(run)
     return Summary(
         session=folder.session,
         run=folder.name,
@@ -73,9 +74,9 @@ def _describe(folder: RunFolder, run: RecordedRun, status: str, error: str | Non
         model_bytes=run.hello.model_bytes if run.hello else None,
         bucket_bytes=run.hello.bucket_bytes if run.hello else [],
         steps=steps,
-        rounds=progress.rounds_of_each(run, steps),
-        epochs=len(run.logs[0].epochs),
-        samples_seen=steps * experiment.batch_size,
+        rounds=rounds,
+        epochs=len(run.first.epochs),
+        samples_seen=samples_seen,
         accuracy=result.accuracy if result else None,
         loss=result.loss if result else None,
         accuracy_by_worker=_own_accuracies(run),
@@ -108,17 +109,15 @@ def _own_accuracies(run: RecordedRun) -> list[float] | None:
 
 def _curve(run: RecordedRun) -> list[CurvePoint]:
     """Epochs that all nodes have ended: score, bytes sent and seconds of training so far."""
-    spans = [log.spans("train") for log in run.logs]
-    seconds_by_epoch = run.logs[0].seconds("train")
     points = []
     sent, seconds = 0, 0.0
-    for index, score in enumerate(run.logs[0].epochs):
-        if any(len(of_node) <= index for of_node in spans):
+    for score in run.first.epochs:
+        by_node = [_train_spans(log, score.epoch) for log in run.logs]
+        if not run.generations and not all(by_node):
             break
-        for of_node in spans:
-            start, end = of_node[index]
+        for start, end in (span for spans in by_node for span in spans):
             sent += counters.span([start.counters, end.counters]).sent_bytes
-        seconds += seconds_by_epoch[index]
+        seconds += sum(end.t - start.t for start, end in _train_spans(run.first, score.epoch))
         points.append(
             CurvePoint(
                 epoch=score.epoch,
@@ -133,13 +132,18 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
     return points
 
 
+def _train_spans(log: NodeLog, epoch: int) -> list[tuple[Phase, Boundary]]:
+    found = [span for span in log.phase_intervals if span[0].phase == "train"]
+    return [(start, end) for start, end in found if start.epoch == epoch]
+
+
 def _seconds(run: RecordedRun, links: Sequence[MeasuredLink]) -> Seconds:
     times = [event.t for log in run.logs for event in log.events]
     total_s = max(times) - min(times) if times else None
     return Seconds(
         total_s=None if total_s is None else round(total_s, 4),
         wall_s=None if total_s is None else round(total_s * run.experiment.slowdown, 4),
-        train_s=round(sum(run.logs[0].seconds("train")), 4),
+        train_s=round(sum(run.first.seconds("train")), 4),
         **medians(run.experiment, run.steps),
         communication_bound_s=_communication_bound_s(run, links),
         by_node=by_node(run.experiment, run.steps),

@@ -60,7 +60,7 @@ def _node(
 
 def _auxiliary_services(run: RecordedRun) -> list[summary.NodeTraffic]:
     """As the collector saw them: they write no counters of their own."""
-    train = [(start.t, end.t) for start, end in run.logs[0].spans("train")]
+    train = [(start.t, end.t) for start, end in run.first.spans("train")]
     found = []
     for name in run.experiment.auxiliary_services:
         samples = [sample for sample in run.samples if sample.node == name]
@@ -81,6 +81,8 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     steps, rounds = epochs * experiment.steps_per_epoch, epochs * experiment.rounds_per_epoch
     if steps == 0 or hello is None:
         return summary.PerStep()
+    if run.generations:
+        return _per_step_of_changed(run, hello)
     measured = [
         (node["train"].sent_payload - (control.train_bytes if control else 0)) / steps
         for node, control in zip(run.phases, run.control, strict=True)
@@ -110,8 +112,33 @@ def per_step(run: RecordedRun) -> summary.PerStep:
     )
 
 
+def _per_step_of_changed(run: RecordedRun, hello: Hello) -> summary.PerStep:
+    """Payload of all workers in training over all steps that they made, whoever was there."""
+    steps = sum(map(len, run.steps))
+    payload = [node["train"].sent_payload for node in run.phases]
+    predicted = run.predict_changed(hello)
+    if not steps:
+        return summary.PerStep()
+    busiest = [sent / len(made) for sent, made in zip(payload, run.steps, strict=False) if made]
+    measured = sum(payload[: run.experiment.workers])
+    if predicted is None:
+        return summary.PerStep(
+            sent_mean_bytes=round(measured / steps, 1), sent_max_bytes=round(max(busiest), 1)
+        )
+    return summary.PerStep(
+        sent_mean_bytes=round(measured / steps, 1),
+        sent_max_bytes=round(max(busiest), 1),
+        predicted_mean_bytes=round(predicted[0] / steps, 1),
+        predicted_framing_bytes=round(predicted[1] / steps, 1),
+        ratio=round(measured / sum(predicted), 5) if predicted[0] else None,
+    )
+
+
 def matrix(run: RecordedRun) -> summary.TrafficMatrix | None:
-    """None where connections were not counted, and where nothing is exchanged."""
+    """None where connections were not counted, where nothing is exchanged, and where workers
+    changed: what a connection carried is lost with it."""
+    if run.generations:
+        return None
     epochs, hello = run.finished_epochs, run.hello
     control = [None if control is None else control.train_bytes for control in run.control]
     found = traffic_matrix.measure(run.logs, epochs, control)

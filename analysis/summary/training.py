@@ -48,17 +48,21 @@ def label_skew(by_worker: Sequence[Sequence[int]]) -> float:
 
 
 def _epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[EpochCourse]:
-    """Epochs that all workers have completed.
+    """Epochs of which every sample was read, by whichever workers were there.
 
     The first epoch warms up caches; a comparison of times leaves it out.
     """
-    size = experiment.steps_per_epoch
-    completed = min(len(of_worker) for of_worker in steps) // size
     if experiment.is_unpaced:
         return _unpaced_epochs(experiment, steps)
+    found: dict[int, list[list[Step]]] = {}
+    for worker, of_worker in enumerate(steps):
+        for step in of_worker:
+            found.setdefault(step.epoch, [[] for _ in steps])[worker].append(step)
+    whole = experiment.steps_per_epoch * experiment.batch_size * experiment.workers
     return [
-        _epoch(experiment, index + 1, [s[index * size : (index + 1) * size] for s in steps])
-        for index in range(completed)
+        _epoch(experiment, epoch, [made for made in by_worker if made])
+        for epoch, by_worker in sorted(found.items())
+        if sum(samples_in(experiment, made) for made in by_worker) >= whole
     ]
 
 
@@ -71,16 +75,24 @@ def _unpaced_epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> 
     ]
 
 
+def samples_in(experiment: Experiment, steps: Sequence[Step]) -> int:
+    sizes = (step.samples for step in steps)
+    return sum(experiment.batch_size if size is None else size for size in sizes)
+
+
 def _epoch(experiment: Experiment, epoch: int, by_worker: Sequence[Sequence[Step]]) -> EpochCourse:
     steps = [step for of_worker in by_worker for step in of_worker]
     losses = [step.loss for step in steps if step.loss is not None]
     correct = [step.correct for step in steps if step.correct is not None]
-    predictions = experiment.batch_size * predictions_of(experiment.dataset)
+    predictions = samples_in(experiment, steps) * predictions_of(experiment.dataset)
     is_scored = experiment.dataset != "none" and len(correct) == len(steps)
+    if not experiment.is_unpaced:  # times are those of the workers that were there to its end
+        last = max(step.step for step in steps)
+        by_worker = [made for made in by_worker if made[-1].step == last]
     return EpochCourse(
         epoch=epoch,
         train_loss=round(fmean(losses), 6) if losses else None,
-        train_accuracy=round(fmean(correct) / predictions, 6) if is_scored else None,
+        train_accuracy=round(sum(correct) / predictions, 6) if is_scored else None,
         seconds=_seconds(by_worker, "step_s"),
         data_s=_seconds(by_worker, "data_s"),
         compute_s=_seconds(by_worker, "compute_s"),

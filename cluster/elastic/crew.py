@@ -80,12 +80,14 @@ def assemble(
 
 def lose(crew: Crew, rank: int, why: str, t: float, *, comes_back: bool) -> Crew:
     """A node does not go on; `comes_back`: it may when it says so."""
+    if crew.stage in (Stage.OVER, Stage.FAILED):
+        return crew
     barred = crew.barred - {rank} if comes_back else crew.barred | {rank}
     lost = replace(crew, barred=barred, waiting=crew.waiting - {rank})
     if rank not in crew.members:
         return lost if rank in crew.away else replace(lost, barred=crew.barred)
     if rank in crew.needed:
-        return replace(lost, stage=Stage.FAILED, why=(why,))
+        return replace(lost, stage=Stage.FAILED, away={**crew.away, rank: why}, why=(why,))
     held = _hold(lost, why, t)
     reports = {other: held.reports[other] for other in held.reports if other != rank}
     return replace(held, away={**crew.away, rank: why}, reports=reports)

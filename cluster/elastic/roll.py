@@ -16,6 +16,9 @@ from cluster.spec.documents.membership import Generation, Membership
 from cluster.spec.documents.run_folder import RunFolder, node_name, write_json
 from cluster.spec.experiment import Experiment
 
+KEEP_THEIR_OWN = ("pairwise", "sgp")
+"""Strategies whose workers have models of their own."""
+
 
 class Roll:
     """Keeps membership.json of one run: made before its nodes start, closed when it is over."""
@@ -30,7 +33,7 @@ class Roll:
         self.crew: Crew = crew.assemble(
             experiment.nodes,
             experiment.workers,
-            keeps_own=experiment.strategy == "pairwise",
+            keeps_own=experiment.strategy in KEEP_THEIR_OWN,
             absent=absent,
         )
         self._write(is_over=False)

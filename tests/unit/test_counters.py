@@ -104,6 +104,7 @@ def test_phases_that_recur_are_booked_together() -> None:
         "train": both(100 + 200),
         "evaluate": both(5 + 7),
         "finish": both(9),
+        "recover": both(0),
     }
 
 
@@ -127,7 +128,7 @@ def test_every_phase_is_there_even_without_events() -> None:
 def test_a_boundary_belongs_to_both_phases_and_no_byte_to_both() -> None:
     """A phase that lasted no byte stays at zero between two that had some."""
     found = booked(phase("setup", 0), phase("train", 100), phase("evaluate", 100), end(150))
-    assert [found[name].sent_bytes for name in PHASES] == [100, 0, 50, 0]
+    assert [found[name].sent_bytes for name in PHASES] == [100, 0, 50, 0, 0]
 
 
 def test_a_phase_that_did_not_end_is_not_booked() -> None:

@@ -25,7 +25,7 @@ NOT_COUNTED = ("lo", "gw-ingress")
 COUNTED_VARIABLE = "GRADWIRE_COUNTED"
 """Of a node's environment: the one interface that is counted, where others lead elsewhere."""
 
-PHASES = ("setup", "train", "evaluate", "finish")
+PHASES = ("setup", "train", "evaluate", "finish", "recover")
 
 
 @dataclass(frozen=True, slots=True)

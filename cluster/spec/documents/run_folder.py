@@ -31,6 +31,7 @@ from cluster.spec.documents.environment import Environment
 from cluster.spec.documents.event_reader import LOG_BYTES, read_events
 from cluster.spec.documents.events import Event
 from cluster.spec.documents.links import Links, MeasuredLink
+from cluster.spec.documents.membership import Membership
 from cluster.spec.documents.node_files import NodeFiles, open_regular, read_piece
 from cluster.spec.documents.records import GpuSample, HostSample, Sample
 from cluster.spec.documents.summary import Summary
@@ -133,6 +134,12 @@ class RunFolder:
 
     def read_summary(self) -> Summary:
         return read_document(self.summary, Summary, schema1.upgrade_summary)
+
+    def read_membership(self) -> Membership:
+        """Empty without --on-failure continue."""
+        if not self.membership.exists():
+            return Membership()
+        return read_document(self.membership, Membership)
 
     def read_environment(self) -> Environment:
         return read_document(self.environment, Environment, schema1.upgrade_environment)

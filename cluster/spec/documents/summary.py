@@ -41,9 +41,9 @@ class CurvePoint(Document):
 class Traffic(Document):
     """Bytes of all nodes that exchange, in one phase."""
 
-    sent_bytes: Count
+    sent_bytes: Count = 0
     """Bytes sent."""
-    received_bytes: Count
+    received_bytes: Count = 0
     """Bytes received: the same traffic counted at the other end."""
     sent_payload_bytes: int | None = None
     """Of the bytes sent, payload: unlike them, it does not vary with the grouping in packets."""
@@ -79,6 +79,9 @@ class Bytes(Document):
     """While models are averaged and scored."""
     finish: Traffic
     """After the last epoch."""
+    recover: Traffic = field(default_factory=Traffic)
+    """Between two generations of workers (`--on-failure continue`): connections, and the state of
+    those that come back."""
     total: Traffic
     """In all phases."""
     nodes: list[NodeTraffic] = field(default_factory=list)
@@ -103,8 +106,10 @@ class PerStep(Document):
     ratio: float | None = None
     """Measured over predicted: sent_mean_bytes / (predicted_mean_bytes + predicted_framing_bytes).
     1 is exactly as predicted; above 1 is what TCP sent again, and framing where it is not
-    predicted. Runs recorded before 2026-11-18 have no framing in it. Null where nothing is
-    predicted, and where GPUs exchanged past the interfaces that are counted."""
+    predicted. Runs recorded before 2026-11-18 have no framing in it. Where workers changed, what
+    was predicted is the sum over generations; above 1 is also what exchanges that were cut short
+    had sent. Null where nothing is predicted, and where GPUs exchanged past the interfaces that
+    are counted."""
     retransmitted_mean_bytes: float | None = None
     """Of the measured payload, what crossed the wire again (retransmitted by TCP, without what the
     node's own queue dropped before it left) at most, mean over workers."""
@@ -446,13 +451,15 @@ class Summary(Document):
     bucket_bytes: list[Count] = field(default_factory=list)
     """Of it, the pieces that are exchanged one after the other, as in the event `hello`."""
     steps: Count | None = None
-    """Steps that every worker has made; without a barrier the mean of all, rounded down."""
+    """Steps that every worker has made; without a barrier the mean of all, rounded down; of the
+    whole run where workers changed."""
     rounds: Count | None = None
     """Exchanges; without a barrier those of a worker, the mean rounded down."""
     epochs: Count | None = None
     """Epochs that were evaluated."""
     samples_seen: Count | None = None
-    """Samples that each worker has trained on; without a barrier the mean."""
+    """Samples that each worker has trained on; without a barrier the mean; the first one's that was
+    there at the end, where workers changed."""
     accuracy: Share | None = None
     """Final accuracy of the average of all workers' models, 0 to 1, on the last point's samples."""
     loss: float | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
 
 STOP, CONTINUE = "stop", "continue"
+HIERARCHICAL = "hierarchical"
 ON_FAILURE = {
     STOP: "the run ends, and says which node failed and why",
     CONTINUE: "the others go on without the node, which may come back",
@@ -63,11 +64,11 @@ def _refuse_continue(experiment: Experiment) -> None:
         f"strategy {strategy}, which is your own and planned for all workers": is_own(strategy),
         f"strategy {strategy}, whose nodes grant each other steps": experiment.is_unpaced,
         f"stream {experiment.stream}, whose exchange goes on between steps": streams,
+        f"strategy {strategy}, whose sites are planned for all workers": strategy == HIERARCHICAL,
     }
     for what, applies in refused.items():
         if applies:
             raise SpecError(f"on_failure continue does not go with {what}")
-    raise SpecError("on_failure continue is not there yet: use stop")
 
 
 def _check_storm(experiment: Experiment, storm: Storm) -> None:
