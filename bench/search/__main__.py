@@ -1,6 +1,7 @@
 """Search for the options of every composition of a task, by one protocol (tasks.toml).
 
-    python3 -m bench.search mnist            trials on virtual workers; a file with all scores
+    python3 -m bench.search mnist            trials on virtual workers; a file with all scores.
+                                             Those that it has already are not made again
     python3 -m bench.search --preset         write the best into workloads/presets/frontier.toml
 
 Every composition has the same number of trials. A trial's score is that of its final model on
@@ -13,14 +14,13 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.search import preset
 from bench.search.found import Trial, read_trials, write_trials
 from bench.search.tasks import Composition, Options, Task, read_tasks
 from bench.tools.session import measure
-from cluster.spec.documents.summary import Summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,31 +47,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _search(task: Task, composition: Composition) -> None:
-    """Run its trials in one session, and replace what was known of it."""
-    points = composition.trials(task.name, task.trials)
-    runs = [{**task.options, **composition.fixed, **point} for point in points]
+    """Each trial is a session, and is written when it has ended: an interrupted search goes on."""
+    names = [each.name for each in task.compositions]
+    for point in composition.trials(task.name, task.trials):
+        known = read_trials(task.found)
+        if any((t.composition, t.options) == (composition.name, point) for t in known):
+            continue
+        trial = _try(task, composition, point)
+        write_trials(task.found, [*known, trial], names)
+
+
+def _try(task: Task, composition: Composition, point: Options) -> Trial:
     with tempfile.TemporaryDirectory(prefix="gradwire-search-") as folder:
         file = Path(folder, "search.toml")
-        file.write_text(preset.as_sweep(runs))
+        run = {**task.options, **composition.fixed, **point}
+        file.write_text(preset.as_toml(run))
         flags = ("--virtual", "--score-on", "held-out", "--seed", str(task.seed))
-        summaries = measure("--preset", str(file), "--engine", "netns", *flags)
-    found = list(_trials(composition, points, summaries))
-    kept = [trial for trial in read_trials(task.found) if trial.composition != composition.name]
-    write_trials(task.found, [*kept, *found], [each.name for each in task.compositions])
-
-
-def _trials(
-    composition: Composition, points: Sequence[Options], summaries: Sequence[Summary]
-) -> Iterator[Trial]:
-    """Runs are matched by their options: a session may have another order."""
-    for point in points:
-        summary = next(
-            one
-            for one in summaries
-            if all(one.spec[option] == value for option, value in point.items())
-        )
-        sent = (summary.curve[-1].sent_bytes or 0) / int(summary.spec["workers"] or 1)
-        yield Trial(composition.name, point, summary.accuracy, summary.loss, sent)
+        (summary,) = measure("--preset", str(file), "--engine", "netns", *flags)
+    sent = (summary.curve[-1].sent_bytes or 0) / int(summary.spec["workers"] or 1)
+    return Trial(composition.name, point, summary.accuracy, summary.loss, sent)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.search.found import best_of, read_trials
@@ -51,7 +51,3 @@ def runs(tasks: Mapping[str, Task]) -> Iterator[Options]:
 def as_toml(run: Options) -> str:
     lines = [f"{name} = {json.dumps(value)}" for name, value in run.items()]
     return "\n".join(["[[runs]]", *lines]) + "\n"
-
-
-def as_sweep(runs: Sequence[Options]) -> str:
-    return "\n".join(as_toml(run) for run in runs)
