@@ -54,7 +54,7 @@ def observe(folder: RunFolder) -> Observation | None:
             return None
         if summary.fidelity is not None and summary.fidelity.verdict in NO_CONCLUSION:
             return None
-        cluster = _cluster(summary, experiment, folder.read_environment().cores)
+        cluster = cluster_of(summary, experiment, folder.read_environment().cores)
         if is_own(experiment.strategy):
             recorded = _recorded_schedule(folder, experiment)
             cluster = replace(cluster, recorded=recorded, bucket_bytes=())
@@ -92,7 +92,8 @@ def _recorded_schedule(folder: RunFolder, run: Experiment) -> RecordedSchedule:
     return RecordedSchedule.of(found.rounds, found.order, run.nodes)
 
 
-def _cluster(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
+def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
+    """ValueError where a number that it needs was not recorded."""
     asleep = run.model.startswith(synthetic.PREFIX)
     limits = {rank: cpus for rank, cpus in run.cpus_by_rank.items() if cpus < 1}
     bursts = {shaped.node: shaped.burst_bytes or 0 for shaped in summary.links}

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.report.accuracy import accuracy, consensus, correlation, learning, shards
+from analysis.report.accuracy import (
+    accuracy,
+    consensus,
+    correlation,
+    emulated_time,
+    learning,
+    shards,
+)
 from analysis.report.context import Report
 from analysis.report.overview import all_runs, environment, overview, repeat, trust
 from analysis.report.page import Section
@@ -31,7 +38,12 @@ GROUPS = (
     Group("answers", "Answers", [overview.section]),
     Group("published", "Published and lab tables", [published.section]),
     Group("results", "Results", [overview.results]),
-    Group("accuracy", "Accuracy against bytes", [accuracy.section], [correlation.section]),
+    Group(
+        "accuracy",
+        "Accuracy against bytes",
+        [accuracy.section],
+        [emulated_time.section, correlation.section],
+    ),
     Group("learning", "Learning curves", [learning.section], [consensus.section, shards.section]),
     Group("time", "Time", [bottlenecks.section, steps.section], [epochs.section]),
     Group("traffic", "Traffic matrix", [by_node.section], [over_time.section]),
