@@ -9,12 +9,20 @@ from dataclasses import dataclass, field
 
 from cluster.live.curves import Curves
 from cluster.live.traffic import Traffic
-from cluster.observe.units import bytes_text, percent_text, rounded_time, seconds_text
+from cluster.observe.score_text import perplexity
+from cluster.observe.units import (
+    bits_per_byte_text,
+    bytes_text,
+    percent_text,
+    rounded_time,
+    seconds_text,
+)
 from cluster.spec.documents.codec import Json
 from cluster.spec.documents.events import Event
 from cluster.spec.documents.session_plan import COMPLETED, RUNNING, TO_COME, SessionPlan
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
+from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
 from cluster.sweep.estimate import remaining_s
 
 
@@ -54,6 +62,17 @@ class RunView:
         steps = self.experiment.epochs * self.experiment.steps_per_epoch
         return 0.0 if self.experiment.program else round(self.curves.step / steps, 4)
 
+    @property
+    def _is_text(self) -> bool:
+        return is_judged_by_bits(str(self.experiment.dataset), self.experiment.loss)
+
+    def _loss_text(self, loss: float) -> str:
+        """With bits per byte and perplexity where every byte of a text is predicted."""
+        if not self._is_text:
+            return f"{loss:.3f}"
+        bits = bits_per_byte_text(loss * BITS_PER_NAT)
+        return f"{loss:.3f} ({bits}, perplexity {perplexity(loss):.4g})"
+
     def _cells(self) -> Json:
         """The numbers of its row, as text."""
         points = self.curves.points
@@ -65,8 +84,8 @@ class RunView:
         accuracy = last.accuracy if self.accuracy is None else self.accuracy
         return {
             "epoch": f"{last.epoch} of {self.experiment.epochs}",
-            "accuracy": "-" if accuracy is None else percent_text(accuracy),
-            "loss": "-" if last.loss is None else f"{last.loss:.3f}",
+            "accuracy": "-" if accuracy is None or self._is_text else percent_text(accuracy),
+            "loss": "-" if last.loss is None else self._loss_text(last.loss),
             "sent": bytes_text(last.sent_bytes),
             "seconds": seconds_text(last.seconds),
         }

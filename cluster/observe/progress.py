@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.observe.collector import Collector
-from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
+from cluster.observe.score_text import score_text
+from cluster.observe.units import bits_rate, bytes_text, seconds_text
 from cluster.spec.documents.events import Epoch, Event, Phase, Step
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import Summary
@@ -66,7 +67,9 @@ def outcome(summary: Summary) -> str:
     """A closed run in one line: accuracy and bytes, or why it did not complete."""
     if summary.status != "completed":
         return f"{summary.run}: {summary.status}: {summary.error}"
-    parts = [_accuracy(summary.accuracy).strip()]
+    spec = summary.spec
+    score = score_text(spec.get("dataset"), spec.get("loss"), summary.accuracy, summary.loss)
+    parts = [score]
     if summary.bytes is not None:
         workers = int(summary.spec.get("workers") or 1)
         parts.append(f"{bytes_text(summary.bytes.train.sent_bytes / workers)} sent per worker")
@@ -111,7 +114,7 @@ class PlainProgress(Progress):
                 self._last = time.monotonic()
                 self.say(
                     f"  epoch {event.epoch}/{self._experiment.epochs}"
-                    f"  loss {_loss(self._loss)}{_accuracy(event.accuracy)}"
+                    f"  loss {_loss(self._loss)}{_score(self._experiment, event)}"
                     f"  traffic {bits_rate(sum(self._rates.values()))}"
                 )
 
@@ -156,7 +159,7 @@ class BarProgress(Progress):
         self._experiment = experiment
         self._drawn = time.monotonic()
         self._latest: dict[int, Step] = {}
-        self._accuracy: float | None = None
+        self._score: Epoch | None = None
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -185,7 +188,7 @@ class BarProgress(Progress):
         if isinstance(event, Step):
             self._latest[rank] = event
         elif isinstance(event, Epoch) and rank == 0:  # of the average of all workers' models
-            self._accuracy = event.accuracy
+            self._score = event
 
     def tick(self) -> None:
         if self._bars is not None and time.monotonic() - self._drawn >= 0.2:
@@ -201,7 +204,7 @@ class BarProgress(Progress):
                     completed=event.step,
                     epoch=f"{event.epoch}/{self._experiment.epochs}",
                     loss=_loss(event.loss),
-                    accuracy=_accuracy(self._accuracy).strip() if rank == 0 else "",
+                    accuracy=_score(self._experiment, self._score).strip() if rank == 0 else "",
                     rate=bits_rate(rates.get(rank, 0.0) * self._experiment.slowdown),
                 )
         self._bars.refresh()
@@ -214,9 +217,12 @@ class BarProgress(Progress):
         super().end(summary)
 
 
-def _accuracy(value: float | None) -> str:
-    """Nothing for emulated compute, which has no accuracy."""
-    return "" if value is None else f"  accuracy {percent_text(value)}"
+def _score(experiment: Experiment, epoch: Epoch | None) -> str:
+    """Of the average of all models, after two spaces; empty before there is one."""
+    if epoch is None:
+        return ""
+    text = score_text(experiment.dataset, experiment.loss, epoch.accuracy, epoch.loss)
+    return f"  test {text}" if text.startswith("loss") else f"  {text}" if text else ""
 
 
 def _loss(value: float | None) -> str:

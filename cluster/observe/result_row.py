@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from cluster.observe.score_text import perplexity
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
 from cluster.spec.documents.summary import PerStep, Summary
 from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
@@ -45,11 +46,25 @@ def _label_skew(summary: Summary) -> str | None:
     return _show(shards.label_skew if shards else None, lambda skew: f"{skew:.2f}")
 
 
-def _bits(summary: Summary) -> str | None:
+def _is_text(summary: Summary) -> bool:
     dataset, loss = (str(summary.spec.get(name)) for name in ("dataset", "loss"))
-    if summary.loss is None or not is_judged_by_bits(dataset, loss):
+    return is_judged_by_bits(dataset, loss)
+
+
+def _bits(summary: Summary) -> str | None:
+    if summary.loss is None or not _is_text(summary):
         return None
     return f"{summary.loss * BITS_PER_NAT:.3f}"
+
+
+def _loss(summary: Summary) -> str | None:
+    return f"{summary.loss:.4f}" if summary.loss is not None and _is_text(summary) else None
+
+
+def _perplexity(summary: Summary) -> str | None:
+    if summary.loss is None or not _is_text(summary):
+        return None
+    return f"{perplexity(summary.loss):.4g}"
 
 
 def _predicted_step(summary: Summary) -> str | None:
@@ -71,7 +86,9 @@ def _recovered(summary: Summary) -> str | None:
 
 EXTRAS = {
     "predicted step": Extra(_predicted_step, "simulated: virtual workers exchange in memory"),
-    "bits/byte": Extra(_bits, "of the test set; 2 to the power of it is a byte's perplexity"),
+    "loss": Extra(_loss, "of the test set, in nats a byte"),
+    "bits/byte": Extra(_bits),
+    "perplexity": Extra(_perplexity, "of a byte, 2 to the power of its bits"),
     "bound": Extra(_bound, "lower bound of a step's exchange on these links"),
     "control": Extra(_control, "the launcher's control traffic, a second"),
     "lr (rule)": Extra(_learning_rate),
@@ -116,7 +133,7 @@ def row(summary: Summary, options: Sequence[str], extras: Sequence[str] = ()) ->
         str(workers),
         _show(spec["passes"], str),
         *(_option(option, spec.get(option)) for option in options),
-        _show(summary.accuracy, percent_text),
+        DASH if _is_text(summary) else _show(summary.accuracy, percent_text),
         _show(per_step.sent_mean_bytes, bytes_text),
         _show(per_step.predicted_mean_bytes, bytes_text),
         _show(per_step.predicted_framing_bytes, bytes_text),

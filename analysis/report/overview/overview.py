@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.report.accuracy.curves import reached, target_text
+from analysis.report.accuracy.curves import curve, reached, target_text
 from analysis.report.context import Report
 from analysis.report.overview.answers import answers
 from analysis.report.page import Answers, Column, Details, Row, Section, Table
@@ -65,14 +65,24 @@ def _columns(report: Report, targets: Mapping[str, float | None]) -> list[Column
     judged_by = {score_of(config.row) for config in report.configurations}
     one = len(known) == 1 and len(judged_by) == 1
     aim = target_text(known.pop(), *judged_by) if one else "the target"
-    bits = [Column(BITS.name, "bits", "{:.3f}".format)] if BITS in judged_by else []
+    bits = (
+        [
+            Column("test loss", "loss", "{:.4f}".format),
+            Column(BITS.name, "bits", "{:.3f}".format),
+            Column("perplexity of a byte", "perplexity", "{:.4g}".format),
+        ]
+        if BITS in judged_by
+        else []
+    )
     return [
         Column("configuration", "configuration", style="left"),
         Column("accuracy", "accuracy", percents()),
         *bits,
         Column("payload sent, all nodes", "train_payload_bytes", bytes_text),
         Column(f"payload to {aim}".replace(" %", "\u00a0%"), "to_target_bytes", bytes_text),
+        Column("payload, all nodes (predicted)", "predicted_payload_bytes", bytes_text),
         Column("median step", "step_median_s", seconds_text),
+        Column("step (simulated)", "predicted_step_s", seconds_text),
         Column("share of communication", "share", percents(0), from_times=True),
         Column("training", "train_s", seconds_text),
         Column("sent / predicted", "sent_over_predicted", "{:.3f}".format),
@@ -92,9 +102,14 @@ def _row(report: Report, configuration: Configuration, target: float | None) -> 
         **configuration.means(MEANS),
     }
     row["share"] = _share(row)
+    if configuration.is_virtual:
+        points = curve(report.runs, configuration)
+        row["predicted_payload_bytes"] = points[-1].payload_bytes if points else None
+        row["predicted_step_s"] = configuration.median("predicted_step_s")
     if score_of(configuration.row) is BITS:
         for bits in scores([configuration], BITS):
-            row |= {"bits": bits.mean, "bits_sd": bits.sd}
+            row |= {"bits": bits.mean, "bits_sd": bits.sd, "accuracy": None}
+            row |= {"perplexity": 2**bits.mean, "loss": bits.mean / BITS.factor}
     if target:
         got = reached(report.runs, configuration, target)
         row["to_target_bytes"] = got.payload_bytes
