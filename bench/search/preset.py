@@ -37,15 +37,14 @@ def text(tasks: Mapping[str, Task]) -> str:
 
 
 def runs(tasks: Mapping[str, Task]) -> Iterator[Options]:
-    """Of compositions that were searched."""
+    """Of compositions that were not searched yet, with the usual learning rate."""
     for task in tasks.values():
         trials = read_trials(task.found)
         for composition in task.compositions:
             own = [trial for trial in trials if trial.composition == composition.name]
-            if own:
-                best = best_of(own, task.judged_by).options
-                quick = {} if task.name == QUICK else {"quick": False}
-                yield {**composition.fixed, **task.options, **best, "repeat": REPEAT, **quick}
+            best = best_of(own, task.judged_by).options if own else {}
+            quick = {} if task.name == QUICK else {"quick": False}
+            yield {**composition.fixed, **task.options, **best, "repeat": REPEAT, **quick}
 
 
 def as_toml(run: Options) -> str:
