@@ -28,6 +28,7 @@ from analysis.report.sections import make_sections
 from analysis.tables.columns import OPTIONS
 from analysis.tables.find import add_runs, find_all
 from analysis.tables.load import load_runs
+from analysis.tables.score import Target, parse_target
 from cluster.spec.command_line import Parser, argument, parse_path, run
 from cluster.spec.documents.run_folder import RunFolder, write_at_once
 
@@ -54,17 +55,14 @@ def write_report(report: Report, output: Path, refresh_s: int | None = None) -> 
     return ["report.html", *names]
 
 
-def _share(text: str) -> float:
-    """0.9, .9, 90%"""
+def _target(text: str) -> Target:
     try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        return parse_target(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(
-            f"must be an accuracy above 0 and up to 1, such as 0.9 or 90%, not {text!r}"
-        )
-    return value
+            "must be an accuracy above 0 and up to 1, such as 0.9 or 90%, or of texts bits per"
+            f" byte, such as 3.5bits, not {text!r}"
+        ) from None
 
 
 def _parser() -> Parser:
@@ -76,8 +74,9 @@ def _parser() -> Parser:
     path = argument(parse_path)
     what = "folder for report.html and tables/*.csv (default: report)"
     parser.add_argument("--output", type=path, default="report", metavar="FOLDER", help=what)
-    target = "accuracy whose cost is reported (default: one that half of the runs reach)"
-    parser.add_argument("--target", type=_share, metavar="ACCURACY", help=target)
+    target = "score whose cost is reported: an accuracy, 0.9 or 90%%, or bits per byte of a text,"
+    target += " 3.5bits (default: one that half of the runs reach)"
+    parser.add_argument("--target", type=_target, metavar="SCORE", help=target)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     watch = "rewrite it whenever a run has progressed, until Ctrl-C; the page reloads itself"
     parser.add_argument("--watch", action="store_true", help=watch)

@@ -12,7 +12,7 @@ from analysis.tables.contention import by_verdict, without_verdict
 from analysis.tables.labels import differing, labels, several_sizes
 from analysis.tables.load import Runs
 from analysis.tables.noise import unequal_computing
-from analysis.tables.score import ACCURACY, score_of
+from analysis.tables.score import Target, score_of
 from cluster.spec.documents.environment import Environment
 
 SAME_COMPUTING = (
@@ -36,11 +36,12 @@ SAME_COMPUTING = (
 class Report:
     runs: Runs
     configurations: tuple[Configuration, ...]
-    target: float | None = None
-    """The accuracy whose cost is compared; None: one that half of the configurations reach."""
+    target: Target | None = None
+    """The score whose cost is compared; None, and of tasks that are judged by another score: one
+    that half of the configurations reach."""
 
     @classmethod
-    def of(cls, runs: Runs, target: float | None = None) -> Report:
+    def of(cls, runs: Runs, target: Target | None = None) -> Report:
         return cls(runs, tuple(find_configurations(runs)), target)
 
     @cached_property
@@ -52,9 +53,9 @@ class Report:
         return {task: named(members, with_workers=sizes) for task, members in tasks.items()}
 
     def target_of(self, configurations: Sequence[Configuration]) -> float | None:
-        """The target of a task: the given accuracy, or one that half of them reach."""
-        if self.target is not None and score_of(configurations[0].row) is ACCURACY:
-            return self.target
+        """The target of a task: the given one, or one that half of them reach."""
+        if self.target is not None and score_of(configurations[0].row) is self.target.score:
+            return self.target.value
         return usual_target(self.runs, configurations)
 
     @cached_property

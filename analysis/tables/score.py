@@ -12,6 +12,8 @@ import pandas as pd
 from cluster.observe.units import bits_per_byte_text, percent_text
 from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
 
+BITS_SUFFIX, BITS_OF_A_BYTE = "bits", 8
+
 
 @dataclass(frozen=True)
 class Score:
@@ -44,6 +46,27 @@ BITS = Score(
     "bits per byte", "loss", BITS_PER_NAT, False, bits_per_byte_text, "Fewest bits per byte"
 )
 """The test loss, which is in nats; 2 to the power of it is the perplexity of a byte."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be reached, of tasks that are judged by this score."""
+
+    score: Score
+    value: float
+
+
+def parse_target(text: str) -> Target:
+    """0.9 and 90% are an accuracy, 3.5bits is bits per byte; ValueError for anything else."""
+    if text.endswith(BITS_SUFFIX):
+        bits = float(text.removesuffix(BITS_SUFFIX))
+        if 0 < bits <= BITS_OF_A_BYTE:
+            return Target(BITS, bits)
+        raise ValueError(text)
+    accuracy = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    if not 0 < accuracy <= 1:
+        raise ValueError(text)
+    return Target(ACCURACY, accuracy)
 
 
 def score_of(run: pd.Series[Any]) -> Score:

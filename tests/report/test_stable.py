@@ -94,7 +94,7 @@ def test_costs_are_those_of_the_given_target(runs: Path) -> None:
     assert table["payload_bytes"].notna().any()
 
 
-@pytest.mark.parametrize("target", ["0", "1.5", "good", "-3%", "nan"])
+@pytest.mark.parametrize("target", ["0", "1.5", "good", "-3%", "nan", "9bits", "0bits", "nanbits"])
 def test_a_target_that_is_no_accuracy_is_refused(
     target: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -182,7 +182,7 @@ def _costs(
     if report.target is None and len(found) > 1:
         there = sum(got.seeds == got.of for _, got in found)
         how_many = f"{there} of {len(found)} configurations reach it in every run"
-        another = "; use --target for another accuracy" if score is ACCURACY else ""
+        another = f"; use --target for another {'accuracy' if score is ACCURACY else 'number'}"
         body += texts(f"{how_many}{another}.")
     if any(got.seeds for _, got in found):
         body += [Table(rows, COLUMNS), *_bars(task, aim, rows)]
