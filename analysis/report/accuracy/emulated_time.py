@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.predict import fitted
 from analysis.predict.coding import coding_s
+from analysis.predict.forecast import Cluster
 from analysis.predict.need import RATES_BIT, Need
 from analysis.predict.observations import cluster_of, is_covered
 from analysis.report import figures
@@ -120,11 +121,20 @@ def _timed(report: Report, configurations: Sequence[Configuration]) -> list[_Tim
     least = min((median for median in medians if median), default=None)
     if least is None:
         return []
-    ideal = {"burst_bytes": (), "cores": None, "rounds": None, "stragglers": (), "slow": ()}
-    return [
-        replace(one, need=Need(replace(one.need.cluster, compute_s=least, **ideal), costs))
-        for one in found
-    ]
+    return [replace(one, need=Need(_ideal(one.need.cluster, least), costs)) for one in found]
+
+
+def _ideal(cluster: Cluster, compute_s: float) -> Cluster:
+    """With equal nodes that have a core each."""
+    return replace(
+        cluster,
+        compute_s=compute_s,
+        burst_bytes=(),
+        cores=None,
+        rounds=None,
+        stragglers=(),
+        slow=(),
+    )
 
 
 def _row(one: _Timed, baseline: _Timed) -> Row:
