@@ -298,3 +298,24 @@ def test_frames_are_counted_in_both_directions() -> None:
     sent = sent_by_pair(pushed, is_pairwise=False, exchanged_bytes=1000)
     assert sent == {(0, 2): 3 * 1016 + 16, (2, 0): 3 * 1016 + 16}
     assert PAIRWISE == "async-pairwise"
+
+
+def test_a_slow_worker_gets_no_step_that_the_others_would_wait_for() -> None:
+    """Two workers with steps of 1 s and one with steps of 10 s: all end nearly together."""
+    clock = 0.0
+    tickets = Tickets(spec("async-pairwise", 3, train_size=300), now=lambda: clock)
+    due = dict.fromkeys(range(3), 0.0)
+    step_s = {0: 1.0, 1: 1.0, 2: 10.0}
+    ends, made = {}, dict.fromkeys(range(3), 0)
+    tickets.begin(1)
+    while due:
+        rank = min(due, key=lambda rank: due[rank])
+        clock = due.pop(rank)
+        if steps := tickets.take(rank, 1):
+            due[rank] = clock + len(steps) * step_s[rank]
+            made[rank] += len(steps)
+        else:
+            ends[rank] = clock
+    assert sum(made.values()) == 300
+    assert made[2] == pytest.approx(300 / 21, abs=2)
+    assert max(ends.values()) < 1.03 * 300 / 2.1

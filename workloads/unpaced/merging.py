@@ -52,6 +52,9 @@ class Merging:
             self._merge()
         return self._staleness
 
+    def leave(self, rank: int) -> None:
+        """Who computes is told with every call."""
+
     def sent(self, rank: int) -> None:
         self._had[rank] = self._merges
 

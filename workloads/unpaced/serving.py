@@ -44,6 +44,9 @@ class Rule(Protocol):
     def settle(self, busy: int) -> dict[int, int]:
         """Take pushes into the model; staleness by rank of those that may have new steps."""
 
+    def leave(self, rank: int) -> None:
+        """The epoch is over for this worker."""
+
     def sent(self, rank: int) -> None:
         """This worker gets the model as it is now."""
 
@@ -63,6 +66,8 @@ class Service:
         """Workers that hold steps, or have not begun the epoch."""
         self._waiting: set[int] = set()
         """Workers that have pushed and wait for a reply."""
+        self._over: set[int] = set()
+        """Of them, those that get no more steps in this epoch."""
         self._replies: dict[int, tuple[range, int]] = {}
         self._inboxes: dict[int, list[Tensor]] = {}
         self._failure: BaseException | None = None
@@ -74,6 +79,7 @@ class Service:
             self._epoch = epoch
             self._tickets.begin(epoch)
             self._computing = set(range(self.spec.workers))
+            self._over.clear()
             self._rule.begin()
             self._lock.notify_all()
             while self._computing or self._waiting or self._replies:
@@ -96,12 +102,19 @@ class Service:
     def _release(self) -> None:
         """Reply to whom the rule lets go on, and to all when the epoch is over."""
         may_go_on = self._rule.settle(len(self._computing))
-        for rank in sorted(self._waiting & may_go_on.keys()):
+        has_left = False
+        for rank in sorted((self._waiting & may_go_on.keys()) - self._over):
             steps = self._tickets.take(rank, self.spec.local_steps)
             if steps:
                 self._reply(rank, steps, may_go_on[rank])
                 self._computing.add(rank)
-        if not self._computing and self._waiting <= may_go_on.keys():
+            else:
+                self._over.add(rank)
+                self._rule.leave(rank)
+                has_left = True
+        if has_left:
+            self._release()  # others may have waited for it
+        elif not self._computing and self._waiting <= may_go_on.keys():
             for rank in sorted(self._waiting):
                 self._reply(rank, range(0), may_go_on[rank])
 

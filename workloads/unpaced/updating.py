@@ -25,10 +25,14 @@ class Updating:
         self._bound = math.inf if bound is None else bound
         self._update, self._workers = update, workers
         self._rounds: Counter[int] = Counter()
+        """Of the workers for which the epoch is not over."""
+        self._left: dict[int, int] = {}
+        """Staleness of the others."""
         self._steps = 0
 
     def begin(self) -> None:
         self._rounds = Counter(dict.fromkeys(range(self._workers), 0))
+        self._left.clear()
 
     def take(self, rank: int, push: Push) -> None:
         self._steps += push.steps
@@ -39,9 +43,14 @@ class Updating:
         """Nothing changes without a push."""
 
     def settle(self, busy: int) -> dict[int, int]:
-        slowest = min(self._rounds.values())
+        slowest = min(self._rounds.values(), default=0)
         ahead = {rank: rounds - slowest for rank, rounds in self._rounds.items()}
-        return {rank: by for rank, by in ahead.items() if by <= self._bound or not busy}
+        return {rank: by for rank, by in ahead.items() if by <= self._bound} | self._left
+
+    def leave(self, rank: int) -> None:
+        if rank in self._rounds:
+            self._left[rank] = self._rounds[rank] - min(self._rounds.values())
+            del self._rounds[rank]
 
     def sent(self, rank: int) -> None:
         """Its staleness was told when it was let go on."""
