@@ -17,7 +17,7 @@ from analysis.report.context import Report
 from analysis.report.overview import all_runs, environment, overview, repeat, trust
 from analysis.report.page import Section
 from analysis.report.references import needed_link, prediction, published
-from analysis.report.time import bottlenecks, epochs, scaling, steps
+from analysis.report.time import bottlenecks, epochs, pace, scaling, steps
 from analysis.report.traffic import bandwidth, by_node, gpus, over_time
 
 Make = Callable[[Report], Section | None]
@@ -45,7 +45,7 @@ GROUPS = (
         [emulated_time.section, correlation.section],
     ),
     Group("learning", "Learning curves", [learning.section], [consensus.section, shards.section]),
-    Group("time", "Time", [bottlenecks.section, steps.section], [epochs.section]),
+    Group("time", "Time", [bottlenecks.section, pace.section, steps.section], [epochs.section]),
     Group("traffic", "Traffic matrix", [by_node.section], [over_time.section]),
     Group("links", "Links", [bandwidth.section, gpus.section]),
     Group("scaling", "Scaling", [scaling.section]),

@@ -13,6 +13,7 @@ from cluster.spec.documents.summary import (
     NodeTraffic,
     PairTraffic,
     Summary,
+    WorkerProgress,
 )
 from cluster.spec.experiment import Experiment
 
@@ -96,6 +97,7 @@ PARTS: dict[str, tuple[str, type[Document]]] = {
     "links": ("links", MeasuredLink),
     "epochs": ("training.epochs", EpochCourse),
     "gpus": ("gpus", GpuUse),
+    "progress": ("progress", WorkerProgress),
     "shards": ("training.shards.label_counts", ShardLabel),
     "scores": ("accuracy_by_worker", WorkerScore),
 }

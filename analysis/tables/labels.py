@@ -90,6 +90,9 @@ OPTION_WORDS: dict[str, Callable[[Any], str]] = {
     "overlap": lambda yes: "overlap" if yes else "no overlap",
     "virtual": lambda yes: "virtual (bytes predicted)" if yes else "real nodes",
     "augment": lambda yes: "augmented" if yes else "not augmented",
+    "staleness": "at most {:g} rounds ahead".format,
+    "quorum": "{:g} needed".format,
+    "grace": "grace {:g}".format,
     "optimizer": str,
     "model": str,
 }

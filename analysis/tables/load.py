@@ -57,6 +57,8 @@ class Runs:
     """One row per run and worker: accuracy of its own model."""
     gpus: pd.DataFrame
     """One row per run and GPU: its use in training."""
+    progress: pd.DataFrame
+    """One row per run without a barrier and worker: how far it came."""
     steps: pd.DataFrame
     """One row per completed run, worker and step, thinned out where a run has many."""
     folders: dict[int, RunFolder]

@@ -27,6 +27,7 @@ from cluster.spec.schedules.messages import (
 )
 from cluster.spec.schedules.pairwise import Repeat
 from cluster.spec.schedules.recorded import RecordedSchedule
+from cluster.spec.schedules.unpaced import header_setting
 
 WIRE_PER_PAYLOAD = (SEGMENT_BYTES + HEADER_BYTES) / SEGMENT_BYTES
 
@@ -81,7 +82,9 @@ def predict(
 
 
 def predict_framing(strategy: str, setting: Setting, rounds: int = 1) -> Prediction:
-    """The same of what Gloo adds to the messages of these rounds."""
+    """The same of what Gloo adds to the messages of these rounds; or of the headers of frames."""
+    if facts_of(strategy).unpaced:
+        return predict(strategy, header_setting(strategy, setting), rounds)
 
     def added(index: int, setting: Setting) -> Messages:
         found = (messages(strategy, index, bucket) for bucket in setting.by_bucket)

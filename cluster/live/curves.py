@@ -70,7 +70,7 @@ class Curves:
     """What the events of a run's nodes say of its learning."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._dilation = experiment.slowdown
+        self._dilation, self._workers = experiment.slowdown, experiment.workers
         self._epochs, self._epoch_steps = experiment.epochs, experiment.steps_per_epoch
         self._steps = self._epochs * self._epoch_steps
         self._bin_steps = -(-self._steps // MOST_POINTS) or 1
@@ -79,14 +79,15 @@ class Curves:
         self._scores: list[Epoch] = []
         self.points: list[Point] = []
         self.step = 0
-        """The last step that node 0 has made."""
+        """The last that node 0 has made; without a barrier, of all workers over their number."""
 
     def note(self, rank: int, event: Event) -> None:
         if rank >= len(self._nodes):
             return
         if isinstance(event, Step):
-            if 0 < event.step <= self._steps:
-                self._note_step(rank, event)
+            step = event.step if event.of_all is None else -(-event.of_all // self._workers)
+            if 0 < step <= self._steps:
+                self._note_step(rank, event, step)
         elif isinstance(event, Phase | End):
             if len(self._nodes[rank].seconds) <= self._epochs:
                 self._nodes[rank].note_boundary(event)
@@ -95,15 +96,16 @@ class Curves:
             self._scores.append(event)
             self._add_points()
 
-    def _note_step(self, rank: int, event: Step) -> None:
-        place = (event.step - 1) // self._bin_steps
+    def _note_step(self, rank: int, event: Step, step: int) -> None:
+        """`step` of all workers, over their number where they are not in step."""
+        place = (step - 1) // self._bin_steps
         self._bins += [_Bin() for _ in range(place + 1 - len(self._bins))]
         found = self._bins[place]
         if event.loss is not None:
             found.loss_sum += event.loss
             found.losses += 1
         if rank == 0:
-            self.step = event.step
+            self.step = step
             found.seconds = self._nodes[0].seconds_at(event.t) / self._dilation
 
     def _add_points(self) -> None:

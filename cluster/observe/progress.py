@@ -96,7 +96,10 @@ class PlainProgress(Progress):
         self._began: dict[int, tuple[float, int]] = {}
         self._rates: dict[int, float] = {}
         self._collector, self._step = collector, 0
-        what = f"training {experiment.epochs} epochs of {experiment.steps_per_epoch} steps"
+        steps, whose = experiment.steps_per_epoch, ""
+        if experiment.is_unpaced:
+            steps, whose = steps * experiment.workers, " of all workers"
+        what = f"training {experiment.epochs} epochs of {steps} steps{whose}"
         if experiment.program is not None:
             what = f"running {experiment.strategy}"
         self.say(f"{folder.name}: {place}: {what}")
@@ -173,8 +176,8 @@ class BarProgress(Progress):
             transient=True,
         )
         steps: int | None = experiment.steps_per_epoch * experiment.epochs
-        if experiment.program is not None:
-            steps = None
+        if experiment.program is not None or experiment.is_unpaced:
+            steps = None  # nobody knows how many a worker makes
         for rank in range(min(experiment.workers, experiment.started_nodes, MOST_BARS)):
             self._bars.add_task(
                 node_name(rank), total=steps, epoch="-", loss="-", accuracy="", rate=""

@@ -84,7 +84,31 @@ def _recovered(summary: Summary) -> str | None:
     return bytes_text(found) if found else None
 
 
+def _span(summary: Summary, name: str, text: Callable[[float], str]) -> str | None:
+    """Of all workers, the least to the most."""
+    values = [getattr(worker, name) for worker in summary.progress]
+    known = sorted(value for value in values if value is not None)
+    return "-".join(dict.fromkeys(text(end) for end in (known[0], known[-1]))) if known else None
+
+
+def _staleness(summary: Summary) -> str | None:
+    rounds = sum(worker.rounds for worker in summary.progress)
+    if not rounds:
+        return None
+    total = sum((w.staleness_mean or 0) * w.rounds for w in summary.progress)
+    return f"{total / rounds:.1f}, {max(w.staleness_max or 0 for w in summary.progress)}"
+
+
 EXTRAS = {
+    "steps": Extra(
+        lambda summary: _span(summary, "steps", "{:g}".format),
+        "of the workers with fewest and most, where no barrier keeps them in step",
+    ),
+    "staleness": Extra(_staleness, "mean and most (docs/strategies.md)"),
+    "took part": Extra(
+        lambda summary: _span(summary, "participation", lambda share: percent_text(share, 0)),
+        "exchanges over those of the worker with most",
+    ),
     "predicted step": Extra(_predicted_step, "simulated: virtual workers exchange in memory"),
     "loss": Extra(_loss, "of the test set, in nats a byte"),
     "bits/byte": Extra(_bits),

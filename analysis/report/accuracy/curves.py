@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.tables.configurations import Configuration, is_chance_level, mean_of
 from analysis.tables.load import Runs
 from analysis.tables.score import ACCURACY, Score, score_of
+from cluster.spec.schedules.unpaced import PAIRWISE
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,14 @@ def with_payload(runs: Runs, configuration: Configuration) -> pd.DataFrame:
 def final_averaging_bytes(configuration: Configuration) -> float:
     """Payload of the all-reduce that makes the model whose accuracy counts, all nodes together.
 
-    Groups smaller than the cluster (pairwise) never make it in training, nor do workers that
-    average a share of their parameters; all others do.
+    Groups smaller than the cluster (pairwise) never make it in training, nor do pairs without a
+    barrier, nor workers that average a share of their parameters; all others do.
     """
     row, workers = configuration.row, configuration.workers
     in_groups = not pd.isna(row["passes"]) and row["passes"] < workers - 1
     share = _averaged_share(row)
-    if not in_groups and share == 1:
+    in_pairs = configuration.strategy == PAIRWISE
+    if not (in_groups or in_pairs) and share == 1:
         return 0.0
     return 2.0 * (workers - 1) * float(row["model_bytes"]) / share
 

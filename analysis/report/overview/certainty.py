@@ -45,6 +45,10 @@ def _one_run(report: Report) -> str:
 
 
 def _seeds(report: Report) -> str:
+    if not report.runs.progress.empty:
+        return (
+            " Runs without a barrier depend on timing: one seed gives other accuracies each time."
+        )
     many = len(report.configurations) > 1
     if many and any(len(config.numbers) == 1 for config in report.configurations):
         return " Accuracies of one seed each have no order: --repeat 3 would tell."

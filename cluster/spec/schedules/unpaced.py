@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import IntEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -100,6 +101,12 @@ PAIRWISE = "async-pairwise"
 
 
 # ------------------------------------------------------------------------------------ expectations
+
+
+def header_setting(strategy: str, setting: Setting) -> Setting:
+    """In which an expected exchange is its frames' headers only, without claims and BEGIN."""
+    size = HEADER_BYTES * (2 if strategy == PAIRWISE else 1)
+    return replace(setting, model_bytes=size, buffer_bytes=0, bucket_bytes=())
 
 
 def expected_pairs(_index: int, setting: Setting) -> Messages:
