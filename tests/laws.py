@@ -220,3 +220,31 @@ def paths_between_sites_reach_their_targets(engine: str, output: Path) -> None:
     on_the_path_s = 1.5 * two[0]["model_bytes"] * 8 * 1514 / 1448 / 20e6
     assert 0.97 * on_the_path_s < once < 1.3 * on_the_path_s
     assert 1.94 * on_the_path_s < twice < 2.6 * on_the_path_s
+
+
+UNPACED = "async-pairwise,async-server,quorum"
+
+
+def unpaced_runs_agree(engine: str, model: str, tolerance: float, output: Path) -> None:
+    """Without a barrier: bytes are those of the recorded exchanges, on average, of the busiest node
+    and by pair; every step of every epoch is made once."""
+    workers, steps, epochs = 3, 12, 2
+    measured = measure(
+        *("--engine", engine, "--workers", str(workers), "--strategy", UNPACED),
+        *("--local-steps", "2", "--model", model, "--epochs", str(epochs)),
+        *("--batch-size", "10", "--train-size", str(10 * workers * steps)),
+        *("--output", str(output)),
+    )
+    assert measured.code == 0, measured.stderr
+    assert len(measured.summaries) == 3
+    for summary in measured.summaries:
+        per_step, progress = summary["per_step"], summary["progress"]
+        context = f"{summary['run']}: {per_step} {progress}"
+        predicted = pytest.approx(per_step["predicted_mean_bytes"], rel=tolerance)
+        assert sent_once(summary) == predicted, context
+        busiest = per_step["sent_max_bytes"] - per_step["retransmitted_by_busiest_bytes"]
+        assert busiest == pytest.approx(per_step["predicted_max_bytes"], rel=tolerance), context
+        pairs_are_as_predicted(summary, 2 * tolerance)
+        assert sum(worker["steps"] for worker in progress) == workers * steps * epochs, context
+        assert min(worker["steps"] for worker in progress) >= epochs, context
+        assert max(worker["participation"] for worker in progress) == 1, context

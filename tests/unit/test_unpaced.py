@@ -26,6 +26,8 @@ from workloads.unpaced.serving import Push
 from workloads.unpaced.shared_state import SharedState
 from workloads.unpaced.tickets import Tickets
 
+pytestmark = pytest.mark.timeout(60)
+
 STEPS, EPOCHS, SIZE = 8, 3, 301
 """Steps of an epoch for each worker; an odd number of parameters."""
 
