@@ -24,6 +24,7 @@ from workloads.comm.half import wire_bytes
 from workloads.comm.pace import InStep, Pace
 from workloads.comm.peers import Preparation, enter_phase
 from workloads.counters.cpu import CpuClock
+from workloads.counters.cpu_pace import CpuPace
 from workloads.counters.interfaces import full_segment_bytes, network_id
 from workloads.data.batches import Batch, Shard
 from workloads.data.samples import Samples
@@ -190,10 +191,13 @@ class Trainer:
         """The new place."""
         spec, device, objective = self.part.spec, self.worker.device, self.worker.objective
         clock = CpuClock(of_threads=not spec.virtual)
+        limits = {} if spec.virtual else spec.host_limits
+        cpu_pace = CpuPace(limits.get(self.worker.rank, 1.0))
         for turn in self.pace.turns(place):
             pending, due = place.pending + 1, turn.due
             self.faults.at_step(place.step + 1)
             cpu_before = clock.read()
+            cpu_pace.begin()
             started = device.mark()
             inputs, labels = (tensor.to(device.torch_device) for tensor in next(batches))
             fed = device.mark()
@@ -206,7 +210,7 @@ class Trainer:
                 loss = objective.mean(outputs, labels)
                 (loss if turn.samples else 0.0 * loss).backward()
             loss = loss.detach()
-            computed, exchanged = self._exchange_and_update(due)
+            computed, exchanged = self._exchange_and_update(due, cpu_pace)
             if due:
                 self.faults.end_exchange()
             done = device.mark()
@@ -238,29 +242,34 @@ class Trainer:
                     if due and not hidden
                     else None,
                     samples=None if turn.samples == spec.batch_size else turn.samples,
+                    paced_s=round(cpu_pace.reset(), 6),
                     **asdict(cpu),
                 )
             )
         clock.close()
         return place
 
-    def _exchange_and_update(self, due: bool) -> tuple[Mark, Mark]:
+    def _exchange_and_update(self, due: bool, cpu_pace: CpuPace) -> tuple[Mark, Mark]:
         """Exchange where a round is due, and update; marks before and after the exchange."""
         device = self.worker.device
-        computed = device.mark()
         if self.part.spec.average == "parameters":
             self.worker.optimizer.step()
+            cpu_pace.wait()
             computed = device.mark()
             if due:
                 self.prepared.exchanger.finish_round()
             elif self.prepared.after_local_step is not None:
                 self.prepared.after_local_step()
             return computed, device.mark()
+        cpu_pace.wait()
+        computed = device.mark()
         if not due:
             return computed, computed
         self.prepared.exchanger.finish_round()
         exchanged = device.mark()
+        cpu_pace.begin()
         self.prepared.update()
+        cpu_pace.wait()
         return computed, exchanged
 
 

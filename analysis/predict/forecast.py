@@ -25,7 +25,6 @@ from analysis.predict.lower_bound import all_reduce_bound_s
 from analysis.predict.simulation.nodes import Costs, Node, Timeline
 from analysis.predict.simulation.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
-from cluster.spec.dilation import throttled_s
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import StrategyFacts, facts_of
@@ -73,9 +72,6 @@ class Cluster:
     """Of a step."""
     stragglers: tuple[tuple[int, float], ...] = ()
     """Ranks with a share of a core: below 1 they compute longer."""
-    cpu_period_s: float | None = None
-    """Of the CPU limits that make stragglers of nodes, where they are emulated; None: they are as
-    much slower all the time."""
     compress: str = "none"
     passes: int | None = None
     schedule: str | None = None
@@ -271,9 +267,8 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     for rank in range(count):
         link = slow.get(rank, cluster.link)
         up, down = _payload_rates(link)
-        compute_s = (
-            _computing_s(cluster, stragglers.get(rank, 1.0)) if rank < cluster.workers else 0
-        )
+        longer = cluster.local_steps / min(1.0, stragglers.get(rank, 1.0))
+        compute_s = cluster.compute_s * longer if rank < cluster.workers else 0.0
         yield Node(
             up=min(up, own),
             down=min(down, own),
@@ -290,14 +285,6 @@ def _encoding_s(cluster: Cluster) -> float:
     numbers = max(1, cluster.model_bytes // FLOAT_BYTES)
     alone_s = coding_s(cluster.strategy, cluster.compress, cluster.workers, numbers)
     return alone_s * max(1.0, cluster.workers / (cluster.cores or math.inf))
-
-
-def _computing_s(cluster: Cluster, cores: float) -> float:
-    """Of a round."""
-    compute_s = cluster.compute_s * cluster.local_steps
-    if cluster.cpu_period_s is None:
-        return compute_s / min(1.0, cores)
-    return throttled_s(compute_s, cores, cluster.cpu_period_s)
 
 
 def _ack_share(link: Link | None, burst_bytes: float) -> float:

@@ -11,7 +11,6 @@ from typing import TypeVar
 from analysis.predict.forecast import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
-from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.event_reader import most_bytes, read_events
 from cluster.spec.documents.events import Schedule
 from cluster.spec.documents.run_folder import RunFolder, node_name
@@ -110,7 +109,6 @@ def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         slow=tuple(parse_links(run.bottleneck).items()) if run.bottleneck else (),
         compute_s=_compute_s(summary, run, limits),
         stragglers=() if asleep else tuple(limits.items()),
-        cpu_period_s=_cpu_period_s(limits) if run.slowdown == 1 and not asleep else None,
         compress=run.compress,
         passes=run.passes,
         schedule=run.schedule,
@@ -123,11 +121,6 @@ def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         cores=run.nodes if run.slowdown != 1 else cores,  # dilated: a core for each
         rounds=known(summary.rounds),
     )
-
-
-def _cpu_period_s(limits: dict[int, float]) -> float | None:
-    """Of the slowest straggler's limit."""
-    return cpu_quota(min(limits.values()))[1] / 1e6 if limits else None
 
 
 def _parameters(summary: Summary, run: Experiment) -> int:

@@ -8,7 +8,8 @@ CPU it is entitled to its part of a core, so it is late by
     (ran + waited) - ran / part of a core
 
 which is the waiting of a node that has a whole core. Where that is negative, it was ahead: what
-fits into one quota runs at the full speed of a core, and short steps are mostly that. Sums over
+fits into one quota runs at the full speed of a core. A worker that has computed waits for as long
+as it was ahead (workloads/counters/cpu_pace.py), which counts as waiting here. Sums over
 steps are judged, since the kernel books throttled time when it ends, which may be a step later.
 All of it is wall time.
 """
@@ -80,7 +81,7 @@ def of_worker(rank: int, steps: Sequence[Step], core: float = 1.0) -> NodeFideli
     step_s = sum(step.step_s for step in counted)
     if cpu_s is None or waited_s is None or not step_s:
         return node
-    wanted_s = cpu_s + waited_s
+    wanted_s = cpu_s + waited_s + sum(step.paced_s or 0.0 for step in counted)
     lag_s = wanted_s - cpu_s / core
     late_s, ahead_s = max(0.0, lag_s), max(0.0, -lag_s)
     return replace(

@@ -50,26 +50,3 @@ def cpu_quota(cores: float) -> tuple[int, int]:
     """
     period_us = max(PERIOD_US, math.ceil(LEAST_QUOTA_US / cores))
     return round(cores * period_us), period_us
-
-
-def throttled_s(compute_s: float, cores: float, period_s: float) -> float:
-    """How long computing takes that needs so long on a whole core, under such a limit, on average.
-
-    A node that was idle begins with its quota Q, and gets it again every period P, from any moment
-    of one on. Computing C runs at full speed until what it got is used up, and ends when the last
-    of the k = ceil(C / Q) - 1 refills that it needs has come, and been used:
-
-        max(C, d + (k - 1) P + C - k Q)     d: from its begin to the first refill, 0 to P
-
-    The mean over d. Measured within 3 % of it (docs/prediction.md).
-    """
-    if cores >= 1:
-        return compute_s
-    quota_s = cores * period_s
-    refills = math.ceil(compute_s / quota_s) - 1
-    if refills < 1:
-        return compute_s
-    spare_s = refills * quota_s - (refills - 1) * period_s
-    if spare_s <= 0:
-        return compute_s - spare_s + period_s / 2
-    return compute_s + max(0.0, period_s - spare_s) ** 2 / (2 * period_s)

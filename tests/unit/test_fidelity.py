@@ -1,5 +1,7 @@
 """The verdict on a run's times, from waits for cores and readings of the host."""
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.summary.fidelity import CONTENDED_SHARE, judge, of_host, of_worker
@@ -105,6 +107,13 @@ def test_cpu_that_the_hypervisor_took_is_contention(
     node = of_worker(0, [step(0.1, 0.1, 0.0)] * 3)
     host = Fidelity(verdict=UNKNOWN, busy_share=busy, steal_share=steal)
     assert judge([node], host).verdict == verdict
+
+
+def test_a_node_that_waited_for_its_part_of_a_core_was_not_ahead() -> None:
+    paced = replace(step(0.4, 0.03, 0.0, 0.0), paced_s=0.09)
+    node = of_worker(0, [paced] * 5, core=0.25)
+    assert (node.ahead_share, node.wait_share) == (pytest.approx(0, abs=1e-4), 0.0)
+    assert judge([node], QUIET).verdict == HELD
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,9 @@ class Step(Event, kind="step"):
     throttled_s: Amount | None = None
     """Seconds of it in which the node's own CPU limit (`--cpus`, `--straggler`) stopped it; null
     where its control group cannot be read."""
+    paced_s: Amount | None = None
+    """Seconds of step_s that a node with a CPU limit waited, because it had computed faster than
+    its part of a core does; null in older runs."""
 
 
 class Exchanges(Event, kind="exchanges"):
