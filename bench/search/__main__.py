@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.search import preset
-from bench.search.found import Trial, best_of, read_trials, write_trials
+from bench.search.found import Trial, read_trials, write_trials
 from bench.search.tasks import Composition, Options, Task, read_tasks
 from bench.tools.session import measure
 
@@ -48,13 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _search(task: Task, composition: Composition) -> None:
     """Each trial is a session, and is written when it has ended: an interrupted search goes on."""
-    points = composition.trials(task.name, task.trials)
-    for point in points:
+    for point in composition.trials(task.name, task.trials):
         _try_once(task, composition, point)
-    own = [trial for trial in read_trials(task.found) if trial.composition == composition.name]
-    best = best_of([trial for trial in own if trial.options in points], task.judged_by).options
-    for factor in task.refine:
-        _try_once(task, composition, {**best, "lr": float(f"{factor * best['lr']:.3g}")})
 
 
 def _try_once(task: Task, composition: Composition, point: Options) -> None:

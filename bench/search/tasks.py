@@ -39,8 +39,6 @@ class Task:
     """accuracy, or loss."""
     trials: int
     """Of each composition."""
-    refine: tuple[float, ...]
-    """A second stage, also the same for all: the best learning rate of the first times these."""
     seed: int
     options: Options
     compositions: tuple[Composition, ...]
@@ -58,7 +56,6 @@ def read_tasks(path: Path = TASKS) -> dict[str, Task]:
             name,
             task["judged_by"],
             task["trials"],
-            tuple(task.get("refine", ())),
             task["seed"],
             task["options"],
             tuple(
