@@ -14,6 +14,7 @@ from analysis.report.accuracy import (
     shards,
 )
 from analysis.report.context import Report
+from analysis.report.faults import costs, late
 from analysis.report.overview import all_runs, environment, overview, repeat, trust
 from analysis.report.page import Section
 from analysis.report.references import needed_link, prediction, published
@@ -45,7 +46,13 @@ GROUPS = (
         [emulated_time.section, correlation.section],
     ),
     Group("learning", "Learning curves", [learning.section], [consensus.section, shards.section]),
-    Group("time", "Time", [bottlenecks.section, pace.section, steps.section], [epochs.section]),
+    Group("faults", "Faults", [costs.section]),
+    Group(
+        "time",
+        "Time",
+        [bottlenecks.section, pace.section, steps.section, late.section],
+        [epochs.section],
+    ),
     Group("traffic", "Traffic matrix", [by_node.section], [over_time.section]),
     Group("links", "Links", [bandwidth.section, gpus.section]),
     Group("scaling", "Scaling", [scaling.section]),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from cluster.spec.arrivals import Arrivals, arrivals
+from cluster.spec.arrivals import WORDS, Arrivals, arrivals
 from cluster.spec.documents.events import Step
 from cluster.spec.documents.faults import LateNode
 from cluster.spec.documents.run_folder import node_name
@@ -39,6 +39,6 @@ def _describe(rank: int, exchanges: Sequence[Arrivals], slowdown: float) -> Late
         exchanges=len(exchanges),
         last=len(late),
         late_median_s=round(median(e.late_s for e in late) / slowdown, 6) if late else None,
-        causes=dict(causes),
+        **{name: causes[name] for name in WORDS},
         cause=causes.most_common(1)[0][0] if causes else None,
     )

@@ -4,6 +4,7 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
 from cluster.spec.documents.codec import Document, hints
+from cluster.spec.documents.faults import FaultOutcome, LateNode
 from cluster.spec.documents.links import MeasuredLink
 from cluster.spec.documents.summary import (
     CurvePoint,
@@ -66,6 +67,9 @@ COLUMNS = {
     "wall_s": "seconds.wall_s",
     "predicted_step_s": "predicted.step_s",
     "predicted_train_s": "predicted.train_s",
+    **{name: f"faults.{name}" for name in ("goodput", "participation", "committed_steps")},
+    **{name: f"faults.{name}" for name in ("repeated_samples", "recovered_bytes", "generations")},
+    "disturbed_train_s": "faults.train_s",
     "dilation": "spec.dilation",
     "fidelity": "fidelity.verdict",
     **{name: f"fidelity.{name}" for name in ("largest_wait_share", "least_cpu_share")},
@@ -100,6 +104,8 @@ PARTS: dict[str, tuple[str, type[Document]]] = {
     "progress": ("progress", WorkerProgress),
     "shards": ("training.shards.label_counts", ShardLabel),
     "scores": ("accuracy_by_worker", WorkerScore),
+    "faults": ("faults.faults", FaultOutcome),
+    "arrivals": ("arrivals", LateNode),
 }
 """Frame of Runs -> the list of summary.json that it holds; its columns are the keys of an entry."""
 

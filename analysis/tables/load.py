@@ -59,6 +59,10 @@ class Runs:
     """One row per run and GPU: its use in training."""
     progress: pd.DataFrame
     """One row per run without a barrier and worker: how far it came."""
+    faults: pd.DataFrame
+    """One row per run and fault that happened."""
+    arrivals: pd.DataFrame
+    """One row per run and worker: how often it came last to exchanges, and why."""
     steps: pd.DataFrame
     """One row per completed run, worker and step, thinned out where a run has many."""
     folders: dict[int, RunFolder]

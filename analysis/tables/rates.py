@@ -6,6 +6,7 @@ detail within a bin is lost, never bytes.
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from cluster.spec.documents.codec import LARGEST_NUMBER, DocumentError
 from cluster.spec.documents.event_reader import read_lines
 from cluster.spec.documents.events import End, Phase, parse_event
+from cluster.spec.documents.fault_events import FaultBegun, FaultOver
 from cluster.spec.documents.node_files import open_regular
 from cluster.spec.documents.run_folder import RunFolder
 
@@ -33,6 +35,9 @@ class Rates:
     """Node -> bits a second in each bin, from the first sample on."""
     phases: list[tuple[str, float, float]]
     """Phase, begin and end, in seconds from the first sample."""
+    faults: list[tuple[str, float, float]]
+    """The fault as it was asked for, begin and end, as phases are; one that lasted ends with the
+    samples."""
 
 
 def read_rates(folder: RunFolder, dilation: float = 1.0) -> Rates | None:
@@ -58,7 +63,10 @@ def read_rates(folder: RunFolder, dilation: float = 1.0) -> Rates | None:
         for node, readings in samples.groupby("node", observed=True)
         if len(readings) > 1
     }
-    return Rates(source, span / BINS, sent, _phases(folder, start, dilation)) if sent else None
+    if not sent:
+        return None
+    faults = _faults(folder, start, dilation, span)
+    return Rates(source, span / BINS, sent, _phases(folder, start, dilation), faults)
 
 
 def _read_samples(folder: RunFolder) -> pd.DataFrame:
@@ -112,3 +120,20 @@ def _phases(folder: RunFolder, start: float, dilation: float) -> list[tuple[str,
         for event, after in itertools.pairwise(boundaries)
         if isinstance(event, Phase) and isinstance(after, Phase | End)
     ]
+
+
+def _faults(
+    folder: RunFolder, start: float, dilation: float, span: float
+) -> list[tuple[str, float, float]]:
+    """Those that were done, in the order in which they happened."""
+    try:
+        events = folder.read_host_events()
+    except FileNotFoundError:
+        return []
+    over = {event.number: event.t for event in events if isinstance(event, FaultOver)}
+    begun = [event for event in events if isinstance(event, FaultBegun) and not event.failure]
+    found = []
+    for event in begun:
+        begin, end = ((t - start) / dilation for t in (event.t, over.get(event.number, math.inf)))
+        found.append((event.fault, round(begin, 3), round(min(end, span), 3)))
+    return found

@@ -10,10 +10,11 @@ from analysis.tables.rates import BINS, Rates
 
 MOST_NODES = 10
 """More are summarised by the slowest, the median and the fastest node."""
+FAULT = "rgba(214,69,69,.22)"
 NOTE = (
     "What each interface sent, headers included, from counters that the host reads ten times a"
     f" second; at most {BINS} points per run. Shaded: training. Between: set-up, evaluation,"
-    " finish."
+    " finish. Red: faults of nodes, while they lasted."
 )
 
 
@@ -44,14 +45,22 @@ def _chart(rates: Rates) -> Chart:
         for place, (name, values) in enumerate(lines.items())
     ]
     shades = [_shade(begin, end) for phase, begin, end in rates.phases if phase == "train"]
-    more = {"shapes": shades, "showlegend": True}
+    shades += [_shade(begin, end, FAULT) for _, begin, end in rates.faults]
+    notes = [_note(text, begin) for text, begin, _ in rates.faults]
+    more = {"shapes": shades, "annotations": notes, "showlegend": True}
     return Chart(traces, 360, axis("time since the first sample (s)"), y.axis, more)
 
 
-def _shade(begin: float, end: float) -> Layout:
+def _shade(begin: float, end: float, colour: str = "rgba(99,105,112,.13)") -> Layout:
     place = {"xref": "x", "yref": "paper", "x0": begin, "x1": end, "y0": 0, "y1": 1}
-    look = {"line": {"width": 0}, "fillcolor": "rgba(99,105,112,.13)", "layer": "below"}
+    look = {"line": {"width": 0}, "fillcolor": colour, "layer": "below"}
     return {"type": "rect", **place, **look}
+
+
+def _note(text: str, begin: float) -> Layout:
+    """Beside the begin of a fault, from bottom to top."""
+    place = {"xref": "x", "yref": "paper", "x": begin, "y": 1, "xanchor": "left", "yanchor": "top"}
+    return {"text": text, "showarrow": False, "textangle": -90, "font": {"size": 10}, **place}
 
 
 def _whole(value: float | None) -> float | int | None:

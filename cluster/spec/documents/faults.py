@@ -73,8 +73,13 @@ class LateNode(Document):
     """Of them, those to which it came last."""
     late_median_s: Amount | None = None
     """In these, how much later than the median worker: median."""
-    causes: dict[str, Count] = field(default_factory=dict)
-    """Why, and how often: `computing`, `core` (others had its core), `link` (its exchange before
-    took longer than others'), `another` (in it, it had waited for another worker)."""
+    computing: Count = 0
+    """Of these, since it computed longer."""
+    core: Count = 0
+    """Since others had its CPU core."""
+    link: Count = 0
+    """Since its exchange before took longer than others'."""
+    another: Count = 0
+    """Since it had waited for another worker in its exchange before."""
     cause: str | None = None
     """The most frequent."""

@@ -1,0 +1,1 @@
+"""Sections: what faults cost, and who came last to exchanges."""
