@@ -84,7 +84,17 @@ def needs_containers(experiments: Sequence[Experiment]) -> str | None:
 
 
 LIMITS = (
-    *("link", "bottleneck", "sites", "between", "inside", "straggler", "cpus", "total_memory"),
+    *(
+        "link",
+        "bottleneck",
+        "sites",
+        "between",
+        "inside",
+        "link_trace",
+        "straggler",
+        "cpus",
+        "total_memory",
+    ),
     *("fault", "storm"),
 )
 """Options of nodes that are made for the run."""

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.host import user_folders
 from cluster.spec import own_code
 from cluster.spec.errors import SpecError
-from cluster.sweep import sites_file
+from cluster.sweep import sites_file, trace_files
 
 Options = dict[str, Any]
 
@@ -59,6 +59,8 @@ def beside(preset: Path, name: str, value: Any) -> Any:
         return [beside(preset, name, item) for item in value]
     if name == "sites" and sites_file.is_file(value):
         return str(preset.parent / value)
+    if name == "link_trace":
+        return trace_files.beside(preset, str(value))
     if name not in own_code.OPTIONS:
         return value
     return str(preset.parent / value) if own_code.is_own(value) else value

@@ -27,7 +27,7 @@ from cluster.spec.links import NONE
 from cluster.spec.options import OFF, ineffective_options
 from cluster.spec.quantities import meant
 from cluster.spec.schedules.consensus import choose_schedule
-from cluster.sweep import sites_file
+from cluster.sweep import sites_file, trace_files
 from cluster.sweep.dilation import Dilations
 from cluster.sweep.preset_file import FIELDS, option_type
 
@@ -35,14 +35,8 @@ YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("interval", "seed")
 CLUSTER_OF_SEVERAL = (
-    "link",
-    "bottleneck",
-    "sites",
-    "between",
-    "inside",
-    "straggler",
-    "fault",
-    "storm",
+    *("link", "bottleneck", "sites", "between", "inside", "link_trace"),
+    *("straggler", "fault", "storm"),
 )
 """Options that a baseline of one worker among other strategies goes without."""
 WHOLE = ("program", "folder", "requirements")
@@ -77,7 +71,7 @@ def make_experiments(
         with _told_with(origin):
             for options in combinations(values):
                 options = _within_workers(options, whole_groups)
-                options = sites_file.read_into(options)
+                options = trace_files.read_into(sites_file.read_into(options))
                 options = own_files.locate(user_folders.locate(options))
                 runs[Experiment(**effects.keep(options))] = "dilation" in options
     effects.check(typed={name for name, value in vars(args).items() if value is not None})

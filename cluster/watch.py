@@ -10,6 +10,7 @@ from cluster.engine import Cluster
 from cluster.faults.conductor import Conductor
 from cluster.faults.host_events import HostEvents
 from cluster.host.process_state import count_memory_kills, how_ended
+from cluster.links.changes import LinkChanges
 from cluster.observe.cause import COMPLAINT, Evidence, explain, explain_early_end
 from cluster.observe.late import LateWatch
 from cluster.observe.liveness import GRACE_S, Finding, Liveness
@@ -60,6 +61,7 @@ def watch_run(
                 if isinstance(event, Hello) and rank == 0:
                     warn_of_burst(cluster.links, event.model_bytes)
             if watch.is_over:
+                watch.link_changes.restore()
                 for fault in watch.conductor.never_happened():
                     progress.say(f"  fault {fault} never happened: the run ended before")
                 return
@@ -91,6 +93,7 @@ class _RunWatch:
         self._names = experiment.all_names
         self._host_events = HostEvents(folder.host_events)
         self.conductor = Conductor(experiment, cluster, self._host_events.write, progress.say)
+        self.link_changes = LinkChanges(experiment, cluster, self._host_events.write)
         self._noticed: set[int] = set()
         writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
         files = {rank: folder.events_of(name) for rank, name in writers.items()}
@@ -131,6 +134,7 @@ class _RunWatch:
                 self._roll.note_event(rank, event)
             self._progress.event(rank, event)
             self.conductor.note(rank, event)
+            self.link_changes.note(event)
             self._liveness.note_event(rank, event, self._clock.now)
             self._stall.note_event(event)
             if isinstance(event, Step) and (line := self._late.note(rank, event)):
@@ -145,6 +149,7 @@ class _RunWatch:
     def look(self, sent_rates: Callable[[], Mapping[int, float]]) -> None:
         """RunFailed when the run cannot go on."""
         self.conductor.tick()
+        self.link_changes.tick()
         exited = self._cluster.exited()
         now = self._clock.tick()
         if now - self._looked_at >= LOOK_S:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
+from cluster.spec.documents.link_events import LinkChanged
 from cluster.spec.documents.records import PHASES
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import EXCHANGING, IN_STEP
@@ -248,3 +250,28 @@ def unpaced_runs_agree(engine: str, model: str, tolerance: float, output: Path) 
         assert sum(worker["steps"] for worker in progress) == workers * steps * epochs, context
         assert min(worker["steps"] for worker in progress) >= epochs, context
         assert max(worker["participation"] for worker in progress) == 1, context
+
+
+def a_link_follows_its_trace(engine: str, output: Path) -> None:
+    """A dip for two seconds; afterwards, and in the next run, the link has its own rate again."""
+    trace = "1:0s=80mbit/1s=8mbit/3s=80mbit"
+    model = ("--model", "synthetic:400k:4", "--train-size", "160", "--batch-size", "1")
+    flags = ("--workers", "2", "--epochs", "1", "--link", "80mbit", "--dilation", "1", *model)
+    cases = ("--link-trace", trace, "--link-trace", "none", "--output", str(output))
+    traced, free = measure("--engine", engine, *flags, *cases).summaries
+    assert [traced["status"], free["status"]] == ["completed"] * 2
+    folder = RunFolder(output / traced["session"] / traced["run"])
+    changes = [event for event in folder.read_host_events() if isinstance(event, LinkChanged)]
+    assert [(e.place, e.due_s, e.up_mbit, e.down_mbit) for e in changes] == [
+        ("node1", 0, 80, 80),
+        ("node1", 1, 8, 8),
+        ("node1", 3, 80, 80),
+    ]
+    dip, over = changes[1].t, changes[2].t
+    steps = [(step.t, step.exchange_s or 0.0) for step in read_logs(folder, 2)[0].steps]
+    in_dip = [took for t, took in steps if dip < t - took and t < over]
+    after = [took for t, took in steps if t - took > over]
+    on_the_link_s = free["model_bytes"] * 8 * 1514 / 1448 / 8e6
+    assert 0.9 * on_the_link_s < median(in_dip) < 1.3 * on_the_link_s
+    assert median(after) < 0.4 * on_the_link_s
+    assert free["seconds"]["step_median_s"] < 0.4 * on_the_link_s

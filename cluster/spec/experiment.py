@@ -27,6 +27,7 @@ from cluster.spec.faults.checks import ON_FAILURE, STOP
 from cluster.spec.faults.fault import Act, Fault, parse_faults
 from cluster.spec.faults.storm import parse_storm
 from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.link_trace import Place, Trace, parse_traces
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import (
     CROSS_ENTROPY,
@@ -167,6 +168,10 @@ class Experiment:
     a-b:50mbit/20mbit for two rates; repeat the flag for more cases (default: not shaped)"""
     inside: str | None = _option(None, "cluster", "SITE:LINK[,...]")
     """link of every node of a site, in place of --link: a:1gbit; repeat the flag for more cases"""
+    link_trace: str | None = _option(None, "cluster", "PLACE:FILE[,...]")
+    """rates over time, from when training begins: 2:lte.csv for node 2's link, a-b:FILE for a path
+    between sites; lines of seconds,mbit, or a Mahimahi trace; or the trace itself,
+    2:0s=100mbit/20s=10mbit; repeat the flag for more cases"""
     straggler: str | None = _option(None, "cluster", "RANK:CORES[,...]")
     """nodes with less CPU: 1:0.5; repeat the flag for more cases, as with --bottleneck"""
     total_memory: str | None = _option(None, "cluster", "SIZE")
@@ -372,6 +377,11 @@ class Experiment:
         return {} if self.virtual else self.links
 
     @property
+    def link_traces(self) -> dict[Place, Trace]:
+        """Of links and paths whose rates change."""
+        return parse_traces(self.link_trace) if self.link_trace else {}
+
+    @property
     def shaped_paths(self) -> dict[Pair, Link]:
         """The same of paths between sites."""
         return {} if self.virtual else self.paths
@@ -494,6 +504,7 @@ class Experiment:
             *(["slow", *map(str, parse_links(self.bottleneck))] if self.bottleneck else ()),
             self.sites is not None and f"{len(self.site_members)}sites",
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
+            self.link_trace is not None and "trace",
             self.fault is not None and "fault",
             self.storm is not None and "storm",
         ]

@@ -23,7 +23,9 @@ from cluster.spec.exchange.outer import parse_outer
 from cluster.spec.exchange.strategies import GRACE, OF_FEW, WARMUP_EPOCHS, facts_of, own_defaults
 from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.faults import checks as faults
+from cluster.spec.faults.fault import Act
 from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.link_trace import parse_traces, place_name, write_traces
 from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import (
     CROSS_ENTROPY,
@@ -64,6 +66,7 @@ def complete(experiment: Experiment) -> None:
         program.complete(experiment)
         _check_nodes(experiment)
         _check_sites(experiment)
+        _check_traces(experiment)
         _check_memory(experiment)
         _check_dilation(experiment)
         return
@@ -89,6 +92,7 @@ def complete(experiment: Experiment) -> None:
     _check_dilation(experiment)
     _check_gpu(experiment)
     _check_steps(experiment)
+    _check_traces(experiment)
     faults.check(experiment)
 
 
@@ -469,6 +473,26 @@ def _check_sites(experiment: Experiment) -> None:
         if (given := getattr(experiment, option)) is not None:
             parsed = _parsed(f"{option} {given!r}", partial(parse, sites=sites), given)
             _set(experiment, **{option: write(parsed)})
+
+
+def _check_traces(experiment: Experiment) -> None:
+    """Only what is shaped has rates that change; stored in one spelling."""
+    if experiment.link_trace is None:
+        return
+    traces = _parsed("link_trace", parse_traces, experiment.link_trace)
+    for place in traces:
+        if place not in experiment.links and place not in experiment.paths:
+            what = f"node {place}" if isinstance(place, int) else f"path {place_name(place)}"
+            has = "--link or --bottleneck" if isinstance(place, int) else "--between"
+            raise SpecError(f"link_trace: {what} has no rate that could change: give it {has}, too")
+        thrown = (fault for fault in experiment.faults() if fault.act == Act.THROTTLE)
+        if experiment.fault and any(fault.rank == place for fault in thrown):
+            raise SpecError(
+                f"link_trace and fault throttle both set the rate of node {place}: leave out one"
+            )
+    if experiment.virtual:
+        raise SpecError("link_trace does not apply to virtual workers: nothing is on a link")
+    _set(experiment, link_trace=write_traces(traces))
 
 
 def _check_memory(experiment: Experiment) -> None:

@@ -34,6 +34,11 @@ def test_paths_between_sites_reach_their_targets(tmp_path: Path) -> None:
     laws.paths_between_sites_reach_their_targets("netns", tmp_path)
 
 
+@pytest.mark.timed
+def test_a_link_follows_its_trace(tmp_path: Path) -> None:
+    laws.a_link_follows_its_trace("netns", tmp_path)
+
+
 def in_lab(text: str) -> subprocess.CompletedProcess[str]:
     command = [*unshare_command(), sys.executable, "-m", "tests.link_lab", text]
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)

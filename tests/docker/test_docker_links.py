@@ -34,6 +34,11 @@ def test_paths_between_sites_reach_their_targets(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.timed
+def test_a_link_follows_its_trace(tmp_path: Path) -> None:
+    laws.a_link_follows_its_trace("docker", tmp_path)
+
+
 def test_bytes_on_shaped_links_count_once_and_without_verification(tmp_path: Path) -> None:
     """The helper uses the same interface, and received packets pass two devices."""
     flags = ("--workers", "3", "--link", "100mbit", "--strategy", "allreduce,pairwise", *laws.SMALL)

@@ -58,6 +58,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "sites": ("a:1,a:1,b:2", "a:2,b:2"),
     "between": ("b-a:5mbit/0.01gbit/10ms", "a-b:10mbit/5mbit/10ms"),
     "inside": ("b:1gbit,a:0.1gbit", "a:100mbit,b:1gbit"),
+    "link_trace": ("1:0s=10mbit/2.50s=0.005gbit/3s=5mbit", "1:0s=10mbit/2.5s=5mbit"),
     "straggler": ("1:0.50", "1:0.5"),
     "total_memory": ("4096m", "4g"),
     "interval": ("2", 2.0),
@@ -114,6 +115,7 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     strategy += " --model mnist-bn" if name == "buffers" else ""
     strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
     strategy += " --dilation 1" if name in ("link", "bottleneck", "between", "inside") else ""
+    strategy += " --link 20mbit" if name == "link_trace" else ""
     strategy += " --sites a:2,b:2" if name in ("between", "inside") else ""
     (base,) = experiments(strategy)
     (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")

@@ -5,6 +5,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from cluster.spec.documents import fault_events as fault_events  # adds its classes to KINDS
+from cluster.spec.documents import link_events as link_events
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import SCHEMA, Amount, Count, DocumentError, parse_json
 from cluster.spec.documents.event import KINDS, Event
