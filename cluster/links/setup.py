@@ -63,9 +63,8 @@ def verify(
         if link.needs_netem:
             add_netem()
         if link.delay_s:
-            there_and_back_s = rate_probe.measure_round_trip_s(reference)
-            delay_ms = round((there_and_back_s - plain_s) / 2 * 1000, 3)
-            measured = dataclasses.replace(measured, delay_ms=delay_ms)
+            delay_s = measure_delay_s(reference, plain_s, link.delay_s)
+            measured = dataclasses.replace(measured, delay_ms=round(delay_s * 1000, 3))
     except OSError as error:
         raise LinkFailed(f"{what} ({target}) could not be measured: {error}") from error
     measured = in_emulated_time(measured, target, dilation)
@@ -103,6 +102,18 @@ def verify_rate(link: Link, node: str, reference: str, tick_s: float) -> Measure
         attempts=max(sent[1], received[1]),
         burst_bytes=max(target.burst_bytes for target in targets),
     )
+
+
+def measure_delay_s(reference: str, plain_s: float, target_s: float) -> float:
+    """One way, beyond what a round trip took before; nearest to the target, as a rate is."""
+    delays: list[float] = []
+    for attempt in range(1, ATTEMPTS + 1):
+        delays.append((rate_probe.measure_round_trip_s(reference) - plain_s) / 2)
+        nearest = min(delays, key=lambda delay_s: abs(delay_s - target_s))
+        if abs(nearest - target_s) <= max(GOOD * target_s, DELAY_OFF_S):
+            break
+        time.sleep(PAUSE_S * attempt)
+    return nearest
 
 
 def in_emulated_time(measured: MeasuredLink, target: Link, dilation: float) -> MeasuredLink:
