@@ -65,8 +65,7 @@ def predict(experiment: Experiment, step_time: StepTime) -> float:
     if experiment.virtual:
         return _predict_virtual(experiment)
     share = max(1.0, experiment.workers / cores)
-    slowest = min(experiment.cpus_by_rank.values(), default=1.0)
-    shared = max(share, 1.0 / min(1.0, slowest))
+    shared = max(share, 1.0 / _least_speed(experiment))
     sample_s = SAMPLE_S.get(experiment.model, 0.0)
     if experiment.model.startswith(synthetic.PREFIX):
         model = synthetic.parse(experiment.model)
@@ -94,6 +93,12 @@ def _predict_virtual(experiment: Experiment) -> float:
     samples = experiment.steps_per_epoch * experiment.epochs * experiment.batch_size * workers
     scored = _scored(experiment) + workers * OWN_SAMPLES
     return SETUP_S["torch"] + workers * VIRTUAL_S + sample_s * (samples + EVALUATED * scored)
+
+
+def _least_speed(experiment: Experiment) -> float:
+    """Of the node that all wait for, in cores; without a barrier nobody does: of all, the mean."""
+    speeds = [min(1.0, experiment.cpus_by_rank.get(r, 1.0)) for r in range(experiment.workers)]
+    return sum(speeds) / len(speeds) if experiment.is_unpaced else min(speeds)
 
 
 def plan_times(

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.report.context import Report
+from analysis.report.time import pace
 from analysis.summary.node_log import read_logs
+from analysis.tables.load import load_runs
 from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import measure
@@ -44,3 +47,18 @@ def test_a_slow_node_makes_fewer_steps_of_the_same_batches(tmp_path: Path) -> No
                 for step in log.steps:
                     correct.setdefault((rank, step.step), set()).add(step.correct)
     assert {len(found) for found in correct.values()} == {1}
+    _the_report_compares_slow_nodes(tmp_path)
+
+
+def _the_report_compares_slow_nodes(folder: Path) -> None:
+    report = Report.of(load_runs(folder))
+    found = pace.section(report)
+    assert found is not None
+    rows = {row["configuration"]: row for row in found.body[0].rows}  # type: ignore[union-attr]
+    assert len(rows) == 6
+    for row in rows.values():
+        is_slow = "node 2" in row["configuration"]
+        assert (row["of_undisturbed"] is not None) == is_slow
+        assert (row["slow_steps"] is not None) == is_slow
+        assert row["others_per_s"] > 0
+    assert len(found.tables["pace_by_worker"]) == 6 * 3

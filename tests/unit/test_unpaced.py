@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from cluster.observe.result_row import find_extras, headings, row
 from cluster.spec.documents.membership import Place
+from cluster.spec.documents.summary import Summary, WorkerProgress
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.unpaced import PAIRWISE, Partner, sent_by_pair
 from tests.loopback import on_workers
@@ -290,6 +292,23 @@ def test_steps_are_granted_once_and_a_late_worker_keeps_one(workers: int, most: 
                 found += steps
         assert len(found) == epoch * workers * STEPS
     assert found == sorted(set(found))
+
+
+def test_the_final_table_says_how_far_each_worker_came() -> None:
+    def worker(rank: int, **numbers: Any) -> WorkerProgress:
+        return WorkerProgress(node=f"node{rank}", rank=rank, **numbers)
+
+    progress = [
+        worker(0, steps=90, rounds=10, participation=1.0, staleness_mean=1.0, staleness_max=4),
+        worker(1, steps=12, rounds=5, participation=0.5, staleness_mean=4.0, staleness_max=9),
+        worker(2, steps=0, rounds=0),
+    ]
+    run = spec("quorum", 3)
+    ended = Summary(session="s", run="r", status="completed", spec=run.to_json(), progress=progress)
+    names = ("steps", "staleness", "took part")
+    shown = dict(zip(headings((), names), row(ended, (), names), strict=True))
+    assert [shown[name] for name in names] == ["0-90", "2.0, 9", "50 %-100 %"]
+    assert set(names) <= set(find_extras([ended]))
 
 
 def test_frames_are_counted_in_both_directions() -> None:
