@@ -28,11 +28,11 @@ COLUMNS = [
     Column("of its own quiet steps", "own_goodput", percents(1), from_times=True),
     Column("predicted", "predicted", percents(1)),
     Column("participation", "participation", percents(1)),
-    Column("faults", "count"),
+    Column("faults", "count", "{:g}".format),
     Column("noticed after", "noticed_s", seconds_text, from_times=True),
     Column("others went on after", "resumed_s", seconds_text, from_times=True),
     Column("node back after", "back_s", seconds_text, from_times=True),
-    Column("samples made again", "repeated_samples"),
+    Column("samples made again", "repeated_samples", "{:g}".format),
     Column("recovery", "recovered_bytes", bytes_text),
     Column("accuracy", "accuracy", percents()),
     Column("against no faults", "accuracy_change", percents(signed=True)),
@@ -169,15 +169,7 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
     known = [row for row in rows if row["goodput"] is not None]
     if not known:
         return ["No run without faults is here to compare with: add --fault none or --storm none."]
-    if any(row["contended"] for row in known):
-        return ["The host was contended in some of these runs: goodput has no order."]
-    ordered = sorted(known, key=lambda row: -row["goodput"])
-    best, worst = ordered[0], ordered[-1]
-    kept = {name: percent_text(row["goodput"], 1) for name, row in (("b", best), ("w", worst))}
-    said = [f"{best['configuration']} keeps {kept['b']} of its steps without faults"]
-    if best is not worst:
-        said[0] = f"{said[0]}, most of all; {worst['configuration']} keeps {kept['w']}"
-    said[0] += "."
+    said = _order(known)
     changed = [row for row in known if row["accuracy_change"] is not None]
     if changed:
         lost = min(changed, key=lambda row: row["accuracy_change"])
@@ -188,6 +180,19 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
             if change < 0
             else "No configuration has lost accuracy."
         )
+    return said
+
+
+def _order(known: Sequence[Row]) -> list[str]:
+    if any(row["contended"] for row in known):
+        return ["The host was contended in some of these runs: goodput has no order."]
+    ordered = sorted(known, key=lambda row: -row["goodput"])
+    best, worst = ordered[0], ordered[-1]
+    kept = {name: percent_text(row["goodput"], 1) for name, row in (("b", best), ("w", worst))}
+    said = [f"{best['configuration']} keeps {kept['b']} of its steps without faults"]
+    if best is not worst:
+        said[0] = f"{said[0]}, most of all; {worst['configuration']} keeps {kept['w']}"
+    said[0] += "."
     return said
 
 

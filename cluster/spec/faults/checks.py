@@ -117,6 +117,11 @@ def _check_one(experiment: Experiment, fault: Fault) -> None:
             f"fault {fault}: the link of node {fault.rank} has no rate that could be changed: give"
             " it one by --link or --bottleneck"
         )
+    if fault.act == Act.THROTTLE and fault.rank in experiment.link_traces:
+        raise SpecError(
+            f"fault {fault}: the link of node {fault.rank} follows --link-trace, which would undo"
+            " it: put its rates into the trace"
+        )
     if fault.act == Act.JOIN and moment.clock == Clock.EXCHANGE:
         raise SpecError(
             f"fault {fault}: a node joins between two exchanges: give a step or seconds, such as"
