@@ -195,7 +195,8 @@ class Cluster(Protocol):
         raise EngineError("links of this engine's nodes are not shaped")
 
     def disturb(self, kind: str, rank: int) -> None:
-        """Do to a running node what cluster.faults.deed calls kill, stop, resume, unplug or plug.
+        """Do to a running node what cluster.faults.deed calls kill, kill-kept, stop, resume, unplug
+        or plug.
 
         EngineError where it cannot be done.
         """

@@ -50,15 +50,19 @@ API_READINGS_PER_INTERVAL = 2
 """Of all containers together."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+KILL = (
+    "p=1 n=0; while set -- $(cat /proc/$p/task/*/children); [ $# -gt 0 ]; do p=$1 n=$((n+1)); done;"
+    " [ $n -ge {depth} ] && kill -KILL $p"
+)
+"""The last of the chain of children below the container's first process, if it is so deep."""
 DISTURB = {
-    "kill": "p=1; while set -- $(cat /proc/$p/task/*/children); [ $# -gt 0 ]; do p=$1; done;"
-    " kill -KILL $p",
+    "kill": KILL.format(depth=2),
+    "kill-kept": KILL.format(depth=3),
     "resume": "kill -CONT -1",
     "unplug": f"ip link set {COUNTED} down",
     "plug": f"ip link set {COUNTED} up",
 }
-"""Scripts in a node. The training process is the last of the chain of children; one that has
-stopped itself goes on."""
+"""Scripts in a node. A training process that has stopped itself goes on."""
 REMOVED = -1
 """The exit code of a container that was removed from outside."""
 

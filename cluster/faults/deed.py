@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.faults.fault import Act, Fault
 from cluster.spec.links import Link
 
@@ -11,6 +12,8 @@ from cluster.spec.links import Link
 class Kind(StrEnum):
     KILL = "kill"
     """End the training process; the node itself stays."""
+    KILL_KEPT = "kill-kept"
+    """The same where a process between them keeps the worker's state (--on-failure continue)."""
     STOP = "stop"
     """Stop all its processes."""
     RESUME = "resume"
@@ -50,7 +53,10 @@ def begin(fault: Fault, experiment: Experiment) -> Deed | None:
         return Deed(Kind.RATE, rank, link=slow)
     if fault.cores is not None:
         return Deed(Kind.LIMIT, rank, cores=fault.cores / experiment.slowdown)
-    return Deed(BEGIN[fault.act], rank) if fault.act in BEGIN else None
+    kind = BEGIN.get(fault.act)
+    if kind == Kind.KILL and experiment.on_failure == CONTINUE:
+        kind = Kind.KILL_KEPT
+    return None if kind is None else Deed(kind, rank)
 
 
 def end(fault: Fault, experiment: Experiment) -> Deed | None:

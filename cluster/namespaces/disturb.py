@@ -8,7 +8,9 @@ from cluster.host.process_state import processes_below
 from cluster.namespaces.network import ip_batch
 from cluster.spec.documents.run_folder import node_name
 
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "resume": signal.SIGCONT}
+SIGNALS = {"stop": signal.SIGSTOP, "resume": signal.SIGCONT}
+KILLED = {"kill": 1, "kill-kept": 2}
+"""How far below the node's first process its training process is: none of those between ends."""
 CARRIER = {"unplug": "down", "plug": "up"}
 """State of the port at the switch: the node's end of the pair has a carrier while it is up."""
 
@@ -21,10 +23,11 @@ def disturb(kind: str, rank: int, process: int) -> str | None:
             ip_batch(f"link set {name} {CARRIER[kind]}")
             return None
         chain = processes_below(process)
-        if kind == "kill":  # what it was forked by stays, as it may start another
-            chain = [chain[-1]] if len(chain) > 1 else []
-            if not chain:
+        if kind in KILLED:
+            if len(chain) <= KILLED[kind]:
                 return f"{name} has no training process"
+            os.kill(chain[-1], signal.SIGKILL)
+            return None
         for target in chain:
             os.kill(target, SIGNALS[kind])
     except (OSError, subprocess.CalledProcessError) as error:

@@ -125,6 +125,15 @@ def test_what_cannot_be_done_is_recorded_and_said(monkeypatch: pytest.MonkeyPatc
     assert stage.at(2) == [], "there is nothing to undo"
 
 
+def test_what_keeps_a_workers_state_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, fault="1:kill@1s/2s", on_failure="continue")
+    stage.begin()
+    assert stage.at(1) == [("kill-kept", 1)]
+    assert not stage.conductor.may_return
+    assert stage.at(3) == []
+    assert stage.conductor.may_return == {1}
+
+
 def test_a_storm_follows_its_draw_as_far_as_the_run_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, storm="freezes=5s,down=2s,seed=4", workers=4)
     stage.begin()
