@@ -29,11 +29,13 @@ ORACLE = Path(__file__).resolve().parents[1] / "simgrid_oracle.py"
 DEBIAN_PYTHON = "/usr/bin/python3"
 
 
-def messages_of(strategy: str, workers: int, index: int = 0, passes: int = 1) -> Messages:
+def messages_of(
+    strategy: str, workers: int, index: int = 0, passes: int = 1, size: int = MODEL_BYTES
+) -> Messages:
     facts = facts_of(strategy)
     setting = Setting(
         workers=workers,
-        model_bytes=MODEL_BYTES,
+        model_bytes=size,
         passes=passes if facts.has_passes else None,
         schedule="ring" if facts.has_passes else None,
     )
@@ -105,11 +107,12 @@ def test_one_node_of_each_kind_stands_for_all(strategy: str) -> None:
         assert by_kind.exchanged == pytest.approx(each.exchanged, rel=tolerance)
 
 
+@pytest.mark.parametrize("size", [MODEL_BYTES, 100_000])
 @pytest.mark.parametrize("strategy", ["allreduce", "allgather", "pairwise"])
-def test_rounds_without_shared_links_are_the_same_as_arrays(strategy: str) -> None:
+def test_rounds_without_shared_links_are_the_same_as_arrays(strategy: str, size: int) -> None:
     draw = random.Random(7)
     for workers in (2, 5, 9):
-        rounds = [messages_of(strategy, workers, passes=draw.randint(1, workers))]
+        rounds = [messages_of(strategy, workers, passes=draw.randint(1, workers), size=size)]
         nodes = different(workers, draw)
         costs = Costs(draw.choice((0.0, 1e-3)))
         assert permutations.is_permutation(rounds[0])

@@ -13,6 +13,9 @@ from cluster.spec.schedules.messages import Flow, Message
 
 Floats = NDArray[np.float64]
 
+BUFFERED_BYTES = 64 * 1024
+"""Of a message in a socket's buffer: a sender goes on when the rest is there, and the receiver has
+read all before."""
 MOST_PARTS, FEWEST_PARTS = 512, 3
 """Parts of all messages of a round that follow each other, and of each of them."""
 
@@ -46,6 +49,10 @@ class Costs:
     """That all nodes share; infinite where every node has its own."""
     encodes: bool = False
     """Whether lossy codecs take time (analysis/predict/coding.py)."""
+
+    def copy_s(self, chunk_bytes: float) -> float:
+        """From when a chunk's last byte has come to when it has been read."""
+        return self.byte_s * min(chunk_bytes, BUFFERED_BYTES)
 
     @property
     def bytes_per_s(self) -> float:

@@ -11,6 +11,7 @@ from itertools import chain
 import numpy as np
 
 from analysis.predict.simulation.nodes import (
+    BUFFERED_BYTES,
     Costs,
     Floats,
     Node,
@@ -84,7 +85,7 @@ def _exchange(
     sources, destinations = list(flow.sources), list(flow.destinations)
     chunks = chunk_sizes(flow, flow.count)
     start = np.maximum(ready[sources], ready[destinations])
-    sent = start.copy()
+    sent = begin = start.copy()
     have = np.tile(ready[:, None], (1, len(chunks)))
     """By node and chunk, when it can be passed on."""
     steps = flow.count if len(ready) > 1 else min(flow.count, ENOUGH)
@@ -97,12 +98,13 @@ def _exchange(
                 links[1].carry(destinations, begin, size),
             )
             sent = passed
-            arrived[destinations, chunk] = passed + delay[sources] + costs.byte_s * size
+            arrived[destinations, chunk] = passed + delay[sources] + costs.copy_s(size)
         have = arrived
     if steps < flow.count:
         later = (flow.count - steps) * (sent - before)
-        sent, have = sent + later, have + later
+        sent, begin, have = sent + later, begin + later, have + later
         for link in links:
             link.used_until = link.used_until + later
-    end[sources] = np.maximum(end[sources], sent)
+    gone = begin if chunks[-1] <= BUFFERED_BYTES else sent
+    end[sources] = np.maximum(end[sources], gone)
     end[destinations] = np.maximum(end[destinations], have[destinations].max(axis=1))

@@ -34,15 +34,13 @@ from analysis.predict.simulation.message_plan import (
     have_clashes,
     node_kinds,
 )
-from analysis.predict.simulation.nodes import Costs, Node, Timeline, last_stages
+from analysis.predict.simulation.nodes import BUFFERED_BYTES, Costs, Node, Timeline, last_stages
 from cluster.spec.schedules.messages import Messages, step_count
 
 MANY = 5_000
 """Messages, beyond which rounds without shared links are simulated as arrays."""
 FEW = 10
 """The same where one node of each kind is simulated."""
-BUFFERED_BYTES = 64 * 1024
-"""A node goes on when the last chunk of a message, up to this size, is in its socket's buffer."""
 UNEVEN = 0.6
 """Of several senders' chunks, the last arrives later than with even shares of the link, by this
 part of the time that a chunk of each takes: TCP shares a link evenly on average only. Measured:
@@ -172,7 +170,7 @@ class _Simulation:
         self.sent[message] += 1
         del self.flowing[message]
         delay = self.nodes[plan.source[message]].delay_s
-        delay += self.costs.byte_s * plan.chunks[message][chunk]
+        delay += self.costs.copy_s(plan.chunks[message][chunk])
         if chunk + 1 < len(plan.chunks[message]):
             delay += self._lag_s(message, chunk)
         if delay:
