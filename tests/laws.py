@@ -13,7 +13,7 @@ from analysis.summary.node_log import read_logs
 from cluster.spec.documents.link_events import LinkChanged
 from cluster.spec.documents.records import PHASES
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.exchange.strategies import EXCHANGING, IN_STEP
+from cluster.spec.exchange.strategies import EXCHANGING, IN_STEP, facts_of
 from tests.measuring import Sweeps, measure, one
 
 SMALL = ("--epochs", "2", "--train-size", "2400", "--batch-size", "40", "--test-size", "200")
@@ -164,7 +164,7 @@ def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.0
         == summary["bytes"]["total"]["sent_bytes"]
     )
     roles = [node["role"] for node in summary["bytes"]["nodes"]]
-    server = ["server"] if summary["spec"]["strategy"] == "parameter-server" else []
+    server = ["server"] * facts_of(str(summary["spec"]["strategy"])).has_server
     assert roles == ["worker"] * summary["spec"]["workers"] + server
     assert summary["curve"][-1]["sent_bytes"] == summary["bytes"]["train"]["sent_bytes"], name
 
