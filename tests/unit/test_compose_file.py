@@ -375,3 +375,14 @@ def test_a_generated_node_with_a_gpu_equals_that_of_compose_gpu_yml() -> None:
     assert made["deploy"] == by_hand["deploy"]
     nccl = {k: v for k, v in made["environment"].items() if k.startswith("NCCL_")}
     assert nccl == {k: v for k, v in written["x-worker"].items() if k in nccl}
+
+
+def test_virtual_workers_share_one_node_that_may_have_a_thread_for_each() -> None:
+    experiment = Experiment(
+        virtual=True, workers=1000, train_size=60_000, batch_size=8, link="1gbit"
+    )
+    found = nodes(experiment)
+    assert list(found) == ["node0"]
+    assert found["node0"]["pids_limit"] == PROCESSES + 1000
+    assert found["node0"]["environment"]["WORLD_SIZE"] == "1"
+    assert set(found["node0"]) & PRIVILEGES == set()
