@@ -145,7 +145,7 @@ def _read(folder: RunFolder, number: int, live: bool) -> _Read:
         rates = steps = None
         if found.row["status"] == "completed":
             dilation = float(found.row["dilation"] or 1)
-            rates = read_rates(folder, dilation)
+            rates = None if found.row["virtual"] else read_rates(folder, dilation)
             workers, count = (int(found.row[name] or 0) for name in ("workers", "steps"))
             virtual = bool(found.row["virtual"])
             steps = read_steps(folder, number, workers, count, dilation, virtual=virtual)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GROUPS = ("cluster", "program")
 """Groups of options that apply to a program; of the others, only ALSO."""
 ALSO = ("strategy", "seed")
-EXCEPT = ("gpu", "timeline")
+EXCEPT = ("gpu", "timeline", "virtual")
 LAUNCHERS = ("torch", "horovod")
 ISOLATED, HOST_ACCESS = "isolated", "host-access"
 NETWORKS = {

@@ -322,7 +322,10 @@ def _bytes(report: Report, configurations: Sequence[Configuration]) -> list[Answ
         parts.append(f"most: {highest}, {bytes_text(most)} ({most / least:.1f}×)")
     lead = f"{costs[0][1]}, {bytes_text(least)}"
     averaged = [config.strategy for config in configurations if final_averaging_bytes(config)]
+    virtual = {config.is_virtual for config in configurations}
     counted = "payload of all nodes"
+    if True in virtual:
+        counted += " (predicted)" if virtual == {True} else " (of virtual workers predicted)"
     if averaged:
         counted += f", {listed(list(dict.fromkeys(averaged)))} with the final averaging"
     some = f"; {len(costs)} of {len(configurations)} reached it in every run"

@@ -36,7 +36,8 @@ NOTE = (
 
 def section(report: Report) -> Section | None:
     """Where some runs have at least two epochs."""
-    shown = {config.label: (config, _epochs(report, config)) for config in report.configurations}
+    timed = [config for config in report.configurations if not config.is_virtual]
+    shown = {config.label: (config, _epochs(report, config)) for config in timed}
     shown = {label: pair for label, pair in shown.items() if len(pair[1]) > 1}
     if not shown:
         return None
