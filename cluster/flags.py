@@ -94,6 +94,9 @@ OTHER_FLAGS = {
         "--dry-run": "list the runs and the time they take, and exit",
         "--resume FOLDER": "finish an interrupted or killed session, such as runs/SESSION: its"
         " completed runs are kept, all others are run anew",
+        "--continue FOLDER": "train on where a run ended that was made with --save-state, such as"
+        " runs/SESSION/RUN, for --epochs more: a run of its own, bit for bit the rest of a longer"
+        " one",
         "--prepare FOLDER": "train nothing: write the run's folder and print the commands for your"
         " own hosts (torchrun)",
         "--live [PORT]": "show the session in a browser while it runs: a page on this machine's"

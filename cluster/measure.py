@@ -31,7 +31,7 @@ from cluster.spec.documents.summary import OUT_OF_MEMORY, Summary
 from cluster.spec.errors import SpecError, file_problem
 from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.own_code import is_foreign
-from cluster.sweep import preview, resume
+from cluster.sweep import continuation, preview, resume
 from workloads.data.dataset import DataError
 from workloads.data.folders import default_data_dir
 from workloads.data.prepare import prepare_all
@@ -79,7 +79,10 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
         return conduct(planned, session, args, progress)
     choose_model = Chooser(args.data_dir)
     with say_if_slow(say, "planning the runs"):
-        experiments = plan.make_experiments(args, choose_model, say)
+        if getattr(args, continuation.FLAG) is not None:
+            experiments = [continuation.experiment_of(args)]
+        else:
+            experiments = plan.make_experiments(args, choose_model, say)
     for line in choose_model.lines.values():
         say(line)
     if args.prepare is not None:

@@ -37,6 +37,7 @@ from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import EXISTING, LONGEST_LABEL, Experiment
 from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.launchers import LAUNCHERS
+from cluster.sweep.continuation import copy_states
 from cluster.sweep.estimate import about, remaining_s
 from cluster.watch import FOLDER_REMOVED, watch_run
 
@@ -94,6 +95,7 @@ class Session:
         if path.exists():
             shutil.rmtree(path)
         folder = prepare_folder(path, self.environment)
+        copy_states(experiment, folder)
         self.engine.prepare_run(experiment, folder, self.data_folder)
         return folder
 

@@ -24,7 +24,7 @@ from workloads.launchers import join
 from workloads.models.networks import model_of
 from workloads.optimizers import make_optimizer
 from workloads.part import Deck, Part
-from workloads.state import state_of
+from workloads.state import load, save, state_of
 from workloads.strategies.parameter_server import serve
 from workloads.unpaced.addresses import Addresses, meet
 from workloads.unpaced.merging import Merging
@@ -50,7 +50,7 @@ def set_up(
             segment_bytes=full_segment_bytes(),
         )
     )
-    return Server(spec, rank, log, model.to(device))
+    return Server(spec, rank, log, model.to(device), files)
 
 
 class Server:
@@ -59,8 +59,15 @@ class Server:
     Implements part.Participant. It reads no samples, but knows how many batches workers have.
     """
 
-    def __init__(self, spec: Experiment, rank: int, log: EventLog, model: nn.Module) -> None:
-        self.spec, self.rank, self.log, self.model = spec, rank, log, model
+    def __init__(
+        self,
+        spec: Experiment,
+        rank: int,
+        log: EventLog,
+        model: nn.Module,
+        files: NodeFiles | None = None,
+    ) -> None:
+        self.spec, self.rank, self.log, self.files, self.model = spec, rank, log, files, model
         self.flat = FlatModel(model)
         self.optimizer = make_optimizer(spec, self.flat)
         self.buckets = make_buckets(self.flat, spec)
@@ -82,11 +89,16 @@ class Server:
     def take_part(self, part: Part) -> None:
         spec = part.spec
         peers = join(spec, part.rank, self._model_bytes)
-        part.begin(peers, state_of(self.model, self.flat, self.optimizer, None))
+        state = state_of(self.model, self.flat, self.optimizer, None)
+        if spec.continues is not None and self.files is not None:
+            load(self.files.state, state)
+        part.begin(peers, state)
         if spec.is_unpaced:
             self._serve_unpaced(part, peers)
         else:
             self._serve_in_step(part, peers)
+        if spec.save_state and self.files is not None:
+            save(self.files.state, state)
         peers.leave()
         self.log.boundary(End)
 
@@ -110,8 +122,8 @@ class Server:
             enter_phase(log, "train", epoch, peers)
             while place.done < batches:
                 steps = min(spec.local_steps - place.pending, batches - place.done)
-                self.optimizer.lr = learning_rate(spec, place.step + steps - 1)
-                self.reply(Round(spec, part.rank, place.round))
+                self.optimizer.lr = learning_rate(spec, spec.steps_before + place.step + steps - 1)
+                self.reply(Round(spec, part.rank, spec.rounds_before + place.round))
                 place = replace(
                     place,
                     done=place.done + steps,

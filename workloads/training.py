@@ -40,7 +40,7 @@ from workloads.own.learning import samples_of
 from workloads.own.loading import verify
 from workloads.own.strategy import own_schedule
 from workloads.part import Deck, Part
-from workloads.state import state_of
+from workloads.state import load, save, state_of
 
 EVALUATION_SAMPLES = 2000
 """Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
@@ -129,7 +129,10 @@ def take_part(worker: Worker, part: Part) -> None:
     if peers.order:
         log.write(RankOrder(order=peers.order))
     prepared = peers.prepare(model, flat, worker.optimizer)
-    part.begin(peers, state_of(model, flat, worker.optimizer, prepared.exchanger))
+    state = state_of(model, flat, worker.optimizer, prepared.exchanger)
+    if spec.continues is not None and worker.files is not None:
+        load(worker.files.state, state)
+    part.begin(peers, state)
     called = worker.device.data_parallel(prepared.model, spec.gpu)
     pace: Pace = prepared.pace or InStep(part)
     faults = FaultPoints(worker.spec, worker.rank, log)
@@ -137,7 +140,7 @@ def take_part(worker: Worker, part: Part) -> None:
 
     score, place = None, part.start
     for epoch in range(place.epoch, spec.epochs + 1):
-        batches = pace.batches(worker.shard, epoch)
+        batches = pace.batches(worker.shard, spec.epochs_before + epoch)
         enter_phase(log, "train", epoch, peers)
         place = trainer.run_epoch(replace(place, epoch=epoch, done=0), batches)
         enter_phase(log, "evaluate", epoch, peers)
@@ -152,6 +155,8 @@ def take_part(worker: Worker, part: Part) -> None:
 
     enter_phase(log, "finish", None, peers)
     peers.measure_idle(log)
+    if spec.save_state and worker.files is not None:
+        save(worker.files.state, state)
     take_average(flat, peers)
     pace.close()
     rounds = pace.rounds
@@ -202,9 +207,9 @@ class Trainer:
             inputs, labels = (tensor.to(device.torch_device) for tensor in next(batches))
             fed = device.mark()
             if due:
-                self.prepared.exchanger.begin_round(place.round, pending)
+                self.prepared.exchanger.begin_round(spec.rounds_before + place.round, pending)
                 self.faults.begin_exchange(place.round + 1)
-            self.worker.optimizer.lr = learning_rate(spec, turn.at)
+            self.worker.optimizer.lr = learning_rate(spec, spec.steps_before + turn.at)
             with _exchange_in_backward(self.prepared.model, due):
                 outputs = self.called(inputs)
                 loss = objective.mean(outputs, labels)

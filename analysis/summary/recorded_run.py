@@ -145,6 +145,7 @@ class RecordedRun:
             bucket_bytes=tuple(hello.bucket_bytes),
             buffers=str(experiment.buffers),
             buffer_bytes=hello.buffer_bytes,
+            first_round=experiment.rounds_before,
             fragments=stream.fragments if stream else 1,
             sites=tuple(experiment.site_members.values()),
         )

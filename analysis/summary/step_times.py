@@ -154,6 +154,7 @@ def _groups(experiment: Experiment, index: int) -> Partition:
     done = rounds_of(experiment, index)
     if rounds_of(experiment, index + 1) == done:
         return ()
+    done += experiment.rounds_before
     workers, passes = experiment.workers, experiment.passes
     if passes is None:
         return (tuple(range(workers)),)

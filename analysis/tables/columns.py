@@ -19,7 +19,7 @@ from cluster.spec.documents.summary import (
 from cluster.spec.experiment import Experiment
 
 OWN_COLUMNS = ("strategy", "workers", "passes", "schedule", "engine", "dataset")
-WATCHING = ("interval", "timeline", "dilation", "folder")
+WATCHING = ("interval", "timeline", "dilation", "folder", "save_state", "continues")
 """How a run was watched and where its files were, not what it was; times are in emulated time,
 whatever the dilation."""
 

@@ -94,6 +94,8 @@ class NodeFolders:
         kinds = ["events", "log", "heartbeat"]
         if rank == 0:
             kinds.append("model")
+        if experiment.save_state:
+            kinds.append("state")
         # Horovod's rank 0 writes it, which on Spark may be any node's worker.
         if experiment.timeline and (rank == 0 or experiment.launcher == "spark"):
             kinds.append("timeline")

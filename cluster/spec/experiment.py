@@ -192,6 +192,9 @@ class Experiment:
     timeline: bool = _option(False, "cluster", "yes|no")
     """write Horovod's timeline to logs/timeline.json of the run, for a browser's tracing page;
     takes a core of node 0"""
+    save_state: bool = _option(False, "training", "yes|no")
+    """keep every worker's state at the end (parameters, optimizer, codec, outer optimiser), so that
+    the run can be continued: --continue RUN --epochs E"""
     optimizer: str = _option("sgd", "training", "NAME", choices=OPTIMIZERS)
     """how gradients become an update"""
     weight_decay: float = _option(0.0, "training", "D", within=(0, 1))
@@ -240,6 +243,11 @@ class Experiment:
     are the mean seconds between two of a kind, down=10s is how long each lasts, seed=7"""
     on_failure: str = _option(STOP, "faults", "WHAT", choices=ON_FAILURE)
     """what a run does when a worker fails: it ends, or the others go on"""
+    continues: str | None = _option(None, "", "FOLDER")
+    """the run that this one goes on with, whose workers' states it begins with"""
+    epochs_before: int = _option(0, "", "E", within=(0, 10**9))
+    """epochs that were trained in the runs before, so that data order, learning rate and groups go
+    on"""
     code_sha256: str | None = _option(None, "", "DIGITS")
     """of the files in which your own strategy, model, data set and loss are, the first digits:
     runs of other code are not alike"""
@@ -273,6 +281,15 @@ class Experiment:
     @property
     def warmup_steps(self) -> int:
         return round(self.warmup_epochs * self.steps_per_epoch)
+
+    @property
+    def steps_before(self) -> int:
+        """Of the runs that this one goes on with."""
+        return self.epochs_before * self.steps_per_epoch
+
+    @property
+    def rounds_before(self) -> int:
+        return self.epochs_before * self.rounds_per_epoch
 
     @property
     def rounds(self) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic, virtual
 from cluster.spec.catalogue import DATASETS, MODELS
+from cluster.spec.continuing import check_state
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
 from cluster.spec.documents.codec import DocumentError, hints, reader
 from cluster.spec.errors import SpecError, between, one_of
@@ -93,6 +94,7 @@ def complete(experiment: Experiment) -> None:
     _check_gpu(experiment)
     _check_steps(experiment)
     _check_traces(experiment)
+    check_state(experiment)
     faults.check(experiment)
 
 
@@ -235,7 +237,7 @@ def _check_data(experiment: Experiment) -> None:
         )
     if experiment.augment and not facts.gives.startswith("images"):
         raise SpecError(f"augment is for images; {experiment.dataset} gives {facts.gives}")
-    if experiment.shuffle == "fixed" and experiment.epochs == 1:
+    if experiment.shuffle == "fixed" and experiment.epochs + experiment.epochs_before == 1:
         raise SpecError("shuffle fixed shows from the second epoch on, and epochs is 1")
     if experiment.score_on == HELD_OUT and experiment.train_size >= facts.train_size:
         raise SpecError(
@@ -551,7 +553,8 @@ def _check_gpu(experiment: Experiment) -> None:
 
 def _check_steps(experiment: Experiment) -> None:
     """Every worker needs a batch, and a warm-up two steps; fills in the default warm-up."""
-    steps, epochs = experiment.steps_per_epoch, experiment.epochs
+    steps = experiment.steps_per_epoch
+    epochs = experiment.epochs + experiment.epochs_before
     if steps < 1:
         shard = experiment.train_size // experiment.workers
         raise SpecError(

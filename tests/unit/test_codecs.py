@@ -20,14 +20,17 @@ from cluster.spec.exchange.codecs import CHUNK, factors, parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.messages import Setting
 from tests.loopback import on_workers
-from workloads.comm.codecs import open_codec, randk
+from workloads.comm.codecs import open_codec, randk, topk
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import Feedback, RandomlyChosen, SomeAveraged
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.round import Round
 from workloads.strategies import STRATEGIES
 
-CODECS = ("int8", "int4", "2bit", "sign", "topk:0.01", "topk:0.3", "topk:1")
+CODECS = (
+    *("int8", "int4", "2bit", "sign"),
+    *("topk:0.01", "topk:0.3", "topk:1", "topk:0.1:2bit", "topk:0.2:int8"),
+)
 SIZES = (0, 1, 2, 7, 255, 256, 257, 4096, 4097, 21_841)
 ROUNDS = 3
 HERE = "tests.unit.test_codecs"
@@ -41,8 +44,22 @@ def values(rank: int, size: int, index: int = 0) -> Tensor:
 def plainly_decoded(codec: str, x: Tensor) -> Tensor:
     """Chunk by chunk, number by number where that is short, in double precision."""
     name, _, share = codec.partition(":")
+    share, _, quantiser = share.partition(":")
+    if quantiser:
+        return _plainly_quantised(f"topk:{share}", quantiser, x)
     chunks = x.double().split(4096 if share else 256)
     return torch.cat([_plain_chunk(name, share, chunk) for chunk in chunks])
+
+
+def _plainly_quantised(codec: str, quantiser: str, x: Tensor) -> Tensor:
+    """The values that top-k keeps, in the order in which it sends them, then quantised."""
+    decoded = plainly_decoded(codec, x)
+    chunks = [at + torch.zeros(int(c.count_nonzero())) for at, c in enumerate(decoded.split(4096))]
+    starts = 4096 * torch.cat(chunks).long()
+    codes = open_codec(codec).encode(x)[4 * len(starts) :]
+    places = topk.unpack_places(codes, len(starts)) + starts
+    assert torch.equal(places.sort().values, decoded.nonzero().flatten())
+    return decoded.index_copy(0, places, plainly_decoded(quantiser, x[places]))
 
 
 def _plain_chunk(name: str, share: str, x: Tensor) -> Tensor:
@@ -428,6 +445,8 @@ def test_sizes_tell_the_number_of_elements_up_to_those_of_the_same_size(
     [
         ({"compress": "topk:0"}, "above 0 and up to 1, such as topk:0.01, not 'topk:0'"),
         ({"compress": "topk"}, "such as topk:0.01"),
+        ({"compress": "topk:0.1:3bit"}, "unknown values of topk .3bit.; there is: int8"),
+        ({"compress": "randk:0.1:2bit"}, "not 'randk:0.1:2bit'"),
         ({"compress": "2bits"}, "did you mean 2bit"),
         ({"compress": "int8:3"}, "int8 takes no parameter"),
         ({"compress": "int8", "strategy": "ring"}, "cannot be added up"),

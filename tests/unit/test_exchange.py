@@ -31,7 +31,9 @@ TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12, torch.bfloat16: 1e-2}
 GRADIENT_STRATEGIES = [
     name
     for name, facts in STRATEGIES.items()
-    if "gradients" in facts.averages and name not in ("single", "ddp", "parameter-server")
+    if "gradients" in facts.averages
+    and name not in ("single", "ddp", "parameter-server")
+    and not facts.unpaced
 ]
 PIECES: list[dict[str, Any]] = [
     {},

@@ -76,6 +76,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "buffers": ("local", "local"),
     "model": ("mnist-bn", "mnist-bn"),
     "dataset": ("fashion-mnist", "fashion-mnist"),
+    "save_state": ("yes", True),
     "optimizer": ("lars", "lars"),
     "weight_decay": ("1e-4", 1e-4),
     "lr_rule": ("linear", "linear"),

@@ -51,6 +51,9 @@ def command(spec: Json) -> str:
     spec = own_code.as_typed(OFF | spec)  # as it was before there were learning-rate rules
     defaults = _defaults(spec)
     words = ["./measure.sh"]
+    if spec.get("continues"):
+        more = ["--continue", _text(spec["continues"]), "--epochs", _text(spec["epochs"])]
+        return shlex.join([*words, *more])
     for field in dataclasses.fields(Experiment):
         name, value = field.name, spec.get(field.name)
         if not field.metadata.get("group") or value is None or name not in spec:

@@ -30,12 +30,14 @@ class NodeFiles:
     model: Path
     timeline: Path
     work: Path
+    state: Path
+    """With --save-state, what the run ends with; until then what it began with."""
 
     @classmethod
     def in_own_folder(cls, folder: Path) -> Self:
         """Fixed names, which are linked to another run's files when that run starts."""
         names = ("events.jsonl", "node.log", "heartbeat", "consensus.pt", "timeline.json", "work")
-        return cls(*(folder / name for name in names))
+        return cls(*(folder / name for name in (*names, "state.pt")))
 
     def to_write(self, variables: Mapping[str, str] = os.environ) -> "NodeFiles":
         """The names that the calling node writes to."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import TypeVar
 
+from cluster.spec.continuing import STATE_FOLDER
 from cluster.spec.documents import schema1
 from cluster.spec.documents.codec import (
     SCHEMA,
@@ -105,7 +106,8 @@ class RunFolder:
     def files_of(self, node: str) -> NodeFiles:
         """What a node writes."""
         paths = self.events_of(node), self.log_of(node), self.heartbeat_of(node)
-        return NodeFiles(*paths, self.model, self.timeline, self.work_of(node))
+        state = self.path / STATE_FOLDER / f"{node}.pt"
+        return NodeFiles(*paths, self.model, self.timeline, self.work_of(node), state)
 
     def work_of(self, node: str) -> Path:
         """What a program left in its working folder; only the user reads it."""

@@ -38,13 +38,14 @@ ALGORITHMS = {
         },
     ),
     "sparseloco": Algorithm(
-        "diloco without momentum, whose changes are sparse, with decaying error feedback",
-        "Sarfi et al., SparseLoCo, 2025 (there values have 2 bits; here they are float32)",
+        "diloco without momentum, whose changes are few numbers of 2 bits, with decaying error"
+        " feedback",
+        "Sarfi et al., SparseLoCo, 2025",
         {
             "strategy": "local-sgd",
             "local_steps": 8,
             "outer": "sgd:1",
-            "compress": "topk:0.03",
+            "compress": "topk:0.03:2bit",
             "error_feedback": 0.95,
         },
     ),

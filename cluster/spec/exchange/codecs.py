@@ -2,7 +2,8 @@
 
 `encoded_bytes(elements)` is exact: workloads/comm/codecs encodes a tensor of so many float32
 numbers into so many bytes. A quantiser has one float32 scale for every CHUNK numbers; top-k keeps
-the same number of values in every chunk of SPARSE_CHUNK numbers, each as a float32 and an index.
+the same number of values in every chunk of SPARSE_CHUNK numbers, each as a float32, or quantised,
+and an index.
 rand-k keeps values at places that all workers draw with the same seed: they need no index, and can
 be added up, so that every exchange carries them. PowerSGD sends two thin matrices for a layer: its
 bytes follow from the layers' shapes (`factored_bytes`), not from their number of elements.
@@ -32,7 +33,7 @@ SPARSE = ("topk", "randk")
 POWER, MOST_RANK = "powersgd", 1024
 FORMS = (
     *("none", *HALVES, *QUANTISED_BITS),
-    *(f"{name}:SHARE" for name in SPARSE),
+    *("topk:SHARE", "topk:SHARE:QUANTISER", "randk:SHARE"),
     f"{POWER}:RANK",
 )
 """What --compress takes."""
@@ -52,6 +53,8 @@ class Codec:
     """Of so many float32 numbers."""
     share: float | None = None
     """Of the numbers that a sparse codec keeps."""
+    values: str | None = None
+    """The quantiser of the numbers that top-k keeps; None: they are float32."""
     rank: int | None = None
     """Of the matrices of PowerSGD."""
 
@@ -81,12 +84,18 @@ class Codec:
 
 @functools.cache
 def parse_codec(text: str) -> Codec:
-    """`2bit` or `topk:0.01`; ValueError for anything else."""
+    """`2bit`, `topk:0.01` or `topk:0.01:2bit`; ValueError for anything else."""
     name, has_share, share_text = text.partition(":")
-    if name in SPARSE:
+    if name == "topk":
+        share_text, has_values, values = share_text.partition(":")
         share = _parse_share(name, text, share_text)
-        size = topk_bytes if name == "topk" else randk_bytes
-        return Codec(name, functools.partial(size, share=share), share)
+        if has_values and values not in QUANTISED_BITS:
+            raise ValueError(unknown("values of topk", values, QUANTISED_BITS))
+        size = functools.partial(topk_bytes, share=share, values=values or None)
+        return Codec(name, size, share, values or None)
+    if name == "randk":
+        share = _parse_share(name, text, share_text)
+        return Codec(name, functools.partial(randk_bytes, share=share), share)
     if name == POWER:
         return Codec(name, _of_unknown_shapes, rank=_parse_rank(text, share_text))
     if text not in FORMS:
@@ -166,10 +175,15 @@ def topk_counts(elements: int, share: float) -> tuple[int, int]:
     return whole * kept_of(SPARSE_CHUNK, share), kept_of(rest, share)
 
 
-def topk_bytes(elements: int, share: float) -> int:
-    """Values as float32, and their places in their chunks, packed."""
+def topk_bytes(elements: int, share: float, values: str | None = None) -> int:
+    """Values, and their places in their chunks, packed."""
     kept = sum(topk_counts(elements, share))
-    return FLOAT_BYTES * kept + -(-kept * INDEX_BITS // 8)
+    return value_bytes(kept, values) + -(-kept * INDEX_BITS // 8)
+
+
+def value_bytes(kept: int, values: str | None) -> int:
+    """Of the numbers that top-k keeps, all together."""
+    return FLOAT_BYTES * kept if values is None else quantised_bytes(kept, QUANTISED_BITS[values])
 
 
 def randk_bytes(elements: int, share: float) -> int:

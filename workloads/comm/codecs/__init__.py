@@ -6,25 +6,10 @@ exchanged, and what is done about the loss, is in workloads/comm/encoded_exchang
 """
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from torch import Tensor
 
 from cluster.spec.exchange.codecs import QUANTISED_BITS, parse_codec
 from workloads.comm.codecs import int4, int8, sign, topk, two_bit
-
-Encode = Callable[[Tensor], Tensor]
-"""A flat float32 tensor -> its bytes."""
-Decode = Callable[[Tensor, int], Tensor]
-"""Its bytes and its number of elements -> a new flat float32 tensor."""
-
-
-@dataclass(frozen=True)
-class TensorCodec:
-    encode: Encode
-    decode: Decode
-
+from workloads.comm.codecs.packing import TensorCodec
 
 QUANTISERS = {
     "int8": TensorCodec(int8.encode, int8.decode),
@@ -42,7 +27,8 @@ def open_codec(text: str) -> TensorCodec:
         return QUANTISERS[codec.name]
     assert codec.name == "topk", codec
     assert codec.share is not None
+    values = QUANTISERS[codec.values] if codec.values else topk.AS_FLOATS
     return TensorCodec(
-        functools.partial(topk.encode, share=codec.share),
-        functools.partial(topk.decode, share=codec.share),
+        functools.partial(topk.encode, share=codec.share, values=values),
+        functools.partial(topk.decode, share=codec.share, values=values),
     )

@@ -3,11 +3,25 @@
 An encoded tensor begins with its float32 scales; the packed codes follow.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from cluster.spec.exchange.codecs import CHUNK, SCALE_BYTES
+
+Encode = Callable[[Tensor], Tensor]
+"""A flat float32 tensor -> its bytes."""
+Decode = Callable[[Tensor, int], Tensor]
+"""Its bytes and its number of elements -> a new flat float32 tensor."""
+
+
+@dataclass(frozen=True)
+class TensorCodec:
+    encode: Encode
+    decode: Decode
 
 
 def require_finite(sums: Tensor) -> None:

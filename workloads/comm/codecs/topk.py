@@ -3,36 +3,43 @@
     kept: max(1, round(SHARE n)) of a chunk's n numbers, each as float32 and its place in 12 bits
 
 Values of all chunks come first, then the places. The error is what was left out, at most
-(1 - SHARE) |x|^2. Chunks of the same k make the size known before (Shi et al. 2019).
+(1 - SHARE) |x|^2. With a quantiser (topk:SHARE:2bit) the values of all chunks are encoded by it as
+one tensor. Chunks of the same k make the size known before (Shi et al. 2019).
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cluster.spec.exchange.codecs import FLOAT_BYTES, INDEX_BITS, SPARSE_CHUNK, kept_of, topk_counts
-from workloads.comm.codecs.packing import require_finite
+from cluster.spec.exchange.codecs import INDEX_BITS, SPARSE_CHUNK, kept_of, topk_counts
+from workloads.comm.codecs.packing import TensorCodec, require_finite
+
+AS_FLOATS = TensorCodec(
+    lambda values: values.view(torch.uint8),
+    lambda encoded, _elements: encoded.clone().view(torch.float32),
+)
 
 
-def encode(flat: Tensor, share: float) -> Tensor:
+def encode(flat: Tensor, share: float, values: TensorCodec) -> Tensor:
     whole = flat.numel() // SPARSE_CHUNK * SPARSE_CHUNK
     parts = [flat[:whole].view(-1, SPARSE_CHUNK), flat[whole:].view(1, -1)]
     found = [_largest(part, share) for part in parts]
-    values, places = (torch.cat(each) for each in zip(*found, strict=True))
-    require_finite(values)  # nan and inf are among the largest
-    return torch.cat([values.view(torch.uint8), pack_places(places)])
+    largest, places = (torch.cat(each) for each in zip(*found, strict=True))
+    require_finite(largest)  # nan and inf are among the largest
+    return torch.cat([values.encode(largest), pack_places(places)])
 
 
-def decode(encoded: Tensor, elements: int, share: float) -> Tensor:
+def decode(encoded: Tensor, elements: int, share: float, values: TensorCodec) -> Tensor:
     in_whole, in_rest = topk_counts(elements, share)
-    end = FLOAT_BYTES * (in_whole + in_rest)
-    values = encoded[:end].clone().view(torch.float32)
-    places = unpack_places(encoded[end:], in_whole + in_rest)
+    kept = in_whole + in_rest
+    begin = encoded.numel() - -(-kept * INDEX_BITS // 8)
+    largest = values.decode(encoded[:begin], kept)
+    places = unpack_places(encoded[begin:], kept)
     starts = torch.arange(in_whole, device=encoded.device) // kept_of(SPARSE_CHUNK, share)
     places[:in_whole] += starts * SPARSE_CHUNK
     places[in_whole:] += elements // SPARSE_CHUNK * SPARSE_CHUNK
     decoded = torch.zeros(elements, device=encoded.device)
-    return decoded.scatter_(0, places, values)
+    return decoded.scatter_(0, places, largest)
 
 
 def _largest(rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
