@@ -6,6 +6,7 @@
 #   ./test.sh --soak             the long form of the campaigns alone (hours)
 #   GRADWIRE_REQUIRE_DOCKER=1    a skipped Docker test is a failure (as in CI)
 #   GRADWIRE_REQUIRE_HOROVOD=1   the same for tests that need Horovod or Spark on this machine
+#   GRADWIRE_REQUIRE_HOSTS=1     the same for tests that need Slurm or Ray
 #
 # Works from any folder. The first call makes .venv and compiles Horovod (4 minutes, once). On two cores
 # and with a warm image cache everything takes about 13 minutes, tests/unit about two. Tests run three at a
@@ -17,6 +18,10 @@ cd "$here"
 bash cluster/environment.sh spark || {
     [[ ${GRADWIRE_REQUIRE_HOROVOD:-} != 1 ]] || exit 1
     echo "test: Horovod is not available; tests that need it are skipped" >&2
+}
+{ bash cluster/environment.sh ray && tests/labs/get_slurm.sh; } || {
+    [[ ${GRADWIRE_REQUIRE_HOSTS:-} != 1 ]] || exit 1
+    echo "test: Ray or Slurm is not available; tests that need it are skipped" >&2
 }
 bin=$(dirname "$python")
 

@@ -9,9 +9,11 @@ from importlib import metadata
 from cluster import environment
 from cluster.containers import checks
 from cluster.engine import AUTO, ENGINES, EngineUnavailable, engine_names
+from cluster.existing.launchers import HOST_LAUNCHERS
 from cluster.host import cgroups
 from cluster.links import kernel_support
 from cluster.namespaces.engine import link_modules
+from cluster.spec.hosts import HostOptions
 
 
 def report() -> int:
@@ -24,6 +26,8 @@ def report() -> int:
     _line("torch", lambda: metadata.version("torch"))
     _line("horovod (netns)", lambda: environment.readiness("horovod"))
     _line("spark (--spark-master)", lambda: environment.readiness("spark"))
+    _line("slurm (--launcher)", lambda: HOST_LAUNCHERS["slurm"].check(HostOptions()))
+    _line("ray (--launcher)", lambda: environment.readiness("ray"))
     _line("cores", lambda: str(os.cpu_count()))
     _line("memory", _memory)
     _line("free disk", lambda: f"{shutil.disk_usage('.').free / 1e9:.0f} GB here")

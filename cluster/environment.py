@@ -27,7 +27,7 @@ PACKAGES = (
 
 
 def need(kind: str, say: Callable[[str], None]) -> None:
-    """Prepare this Python for launcher `horovod` or `spark`, installing what is missing.
+    """Prepare this Python for launcher `horovod`, `spark` or `ray`, installing what is missing.
 
     EngineUnavailable, with the reason and the way out, where that fails.
     """
@@ -46,7 +46,8 @@ def readiness(kind: str) -> str:
     """Versions of a launcher's packages on the host; containers have their own."""
     _check_java(kind)
     if _lacking(kind):
-        return "is set up on first use; compiling Horovod takes 4 minutes"
+        compiles = "horovod" in LAUNCHERS[kind].packages
+        return "is set up on first use" + ("; compiling Horovod takes 4 minutes" * compiles)
     return ", ".join(f"{name} {_version(name)}" for name in LAUNCHERS[kind].packages)
 
 

@@ -5,6 +5,7 @@
 #   . cluster/environment.sh test       that, and the tools of ./test.sh
 #   . cluster/environment.sh horovod    run, and Horovod: for --launcher horovod --engine netns
 #   . cluster/environment.sh spark      horovod, and PySpark: for --spark-master
+#   . cluster/environment.sh ray        run, and Ray: for --launcher ray
 #   . cluster/environment.sh export     run, and what python3 -m analysis.export needs
 #
 # Sets $python. First use takes a minute or two (torch's CPU build is 200 MB); afterwards a fingerprint
@@ -50,6 +51,10 @@ gradwire_install() {
             gradwire_say "installing TensorBoard, MLflow and PyArrow (about a minute)"
             gradwire_pip -r "$gradwire_root/requirements-export.txt"
             ;;
+        ray)
+            gradwire_say "installing Ray (80 MB, 284 MB unpacked)"
+            gradwire_pip -r "$gradwire_root/docker/requirements-ray.txt"
+            ;;
         spark)
             gradwire_say "installing PySpark (half a GB, about a minute)"
             gradwire_pip --no-deps -r "$gradwire_root/docker/requirements-spark.txt"
@@ -94,6 +99,7 @@ gradwire_fingerprint() {
         run | test) cat "$gradwire_root"/requirements-*.txt ;;
         horovod) cat "$docker/build_horovod.sh" "$docker/requirements-horovod.txt" ;;
         spark) cat "$docker/requirements-spark.txt" ;;
+        ray) cat "$docker/requirements-ray.txt" ;;
         export) cat "$gradwire_root/requirements-export.txt" ;;
     esac
 }
@@ -102,9 +108,9 @@ gradwire_environment() {
     local kind=$1 fingerprint stamp=$gradwire_venv/fingerprint-$1
     case $kind in
         run | test) ;;
-        horovod | export) gradwire_environment run || return ;;
+        horovod | export | ray) gradwire_environment run || return ;;
         spark) gradwire_environment horovod || return ;;
-        *) gradwire_say "unknown kind of environment '$kind': give run, test, horovod, spark or export"; return 2 ;;
+        *) gradwire_say "unknown kind of environment '$kind': give run, test, horovod, spark, ray or export"; return 2 ;;
     esac
     fingerprint=$(gradwire_fingerprint "$kind" | cksum)
     [ -x "$python" ] && [ -r "$stamp" ] && [ "$(<"$stamp")" = "$fingerprint" ] && return

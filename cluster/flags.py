@@ -63,16 +63,18 @@ OTHER_FLAGS = {
         "--spark-master URL": "run on an existing Spark cluster, with --launcher spark:"
         " spark://HOST:7077, yarn, k8s://... or local-cluster[N,CORES,MB]; its workers need the"
         " same Python, torch and Horovod as this machine",
+        "--ray-address HOST:PORT": "of --launcher ray: the head of the Ray cluster, of which this"
+        " machine is a host (default: the cluster that this machine belongs to)",
         "--slurm-partition NAME": "of --launcher slurm: the partition (default: Slurm's own)",
         "--slurm-account NAME": "of --launcher slurm: the account that the job is charged to",
         "--slurm-time LIMIT": "of --launcher slurm: the job's time limit, as sbatch takes it: 30,"
         " 1:30:00",
-        "--image KIND:IMAGE": "of --launcher slurm: run workers in a container, apptainer:FILE.sif"
-        " or pyxis:IMAGE",
+        "--image IMAGE": "run workers in a container: with --launcher slurm apptainer:FILE.sif or"
+        " pyxis:IMAGE, with --for kubernetes an image of your registry",
         "--host-python PATH": "of --launcher slurm: Python with torch on the hosts (default: this"
         " one's path)",
         "--patience TIME": "how long to wait for hosts: in Slurm's queue (default: 600s), or for"
-        " free slots of Spark (60s)",
+        " free slots of Spark and Ray (60s)",
     },
     "strategy": {
         "--preset NAME": "a published or recommended set of runs (below), or a file of your own,"
@@ -98,7 +100,9 @@ OTHER_FLAGS = {
         " runs/SESSION/RUN, for --epochs more: a run of its own, bit for bit the rest of a longer"
         " one",
         "--prepare FOLDER": "train nothing: write the run's folder and print the commands for your"
-        " own hosts (torchrun)",
+        " own hosts (torchrun), or with --launcher slurm a batch script of all runs",
+        "--for WHAT": "of --prepare: torchrun (default), or kubernetes, for which it writes"
+        " manifests",
         "--live [PORT]": "show the session in a browser while it runs: a page on this machine's"
         " loopback, whose address is printed (default: a free port)",
         "--quiet": "no progress, only the table",

@@ -16,9 +16,10 @@ if __name__ == "__main__":  # Ctrl-C ends us at once: a KeyboardInterrupt may ge
 
 from analysis.predict.step_time import step_time
 from analysis.summary.summarise import summarise
-from cluster import environment, hosts, output, plan
+from cluster import environment, output, plan
 from cluster.engine import AUTO, ENGINES, Engine, EngineError, EngineUnavailable, choose_engine
 from cluster.existing.options import read_options
+from cluster.existing.prepare import prepare_hosts
 from cluster.flags import as_typed, parse
 from cluster.host import interruption, leftovers, ownership, user_folders
 from cluster.live import view as live
@@ -86,7 +87,9 @@ def measure(args: argparse.Namespace, arguments: list[str]) -> int:
     for line in choose_model.lines.values():
         say(line)
     if args.prepare is not None:
-        return hosts.prepare_hosts(args, command, experiments, say)
+        return prepare_hosts(args, command, experiments, say)
+    if getattr(args, "for") is not None:
+        raise SpecError("for goes with --prepare FOLDER; leave it out")
     reached = read_options(args, experiments)
     output.check_output(args.output)
     user_folders.check_output(experiments, args.output)

@@ -22,7 +22,7 @@ from cluster.host import packages
 from cluster.spec.launchers import LAUNCHERS
 
 TARGETS = {
-    **{launcher: facts.image for launcher, facts in LAUNCHERS.items()},
+    **{name: facts.image for name, facts in LAUNCHERS.items() if not facts.on_hosts_only},
     "torch on GPUs": "gpu",
     "horovod on GPUs": "gpu-horovod",
     "report": "report",

@@ -66,6 +66,27 @@ def check_slurm(options: HostOptions) -> str:
     return "Slurm"
 
 
+def check_ray(options: HostOptions) -> str:
+    """The driver finds the cluster of this machine by itself."""
+    if options.ray_address is None:
+        return "the Ray cluster of this machine"
+    found = re.fullmatch(r"([^:/]+|\[.+\]):(\d{1,5})", options.ray_address)
+    if found is None:
+        raise SpecError(
+            f"ray_address {options.ray_address!r} is none: give HOST:PORT of the cluster's head, on"
+            " a host of the cluster (ray:// clients are too far from it)"
+        )
+    _connect(
+        [(found[1].strip("[]"), int(found[2]))],
+        f"launcher ray: no head answers at {options.ray_address} ('ray start --head' begins one)",
+    )
+    return options.ray_address
+
+
+def ray_variables(folder: str, options: HostOptions) -> dict[str, str]:
+    return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+
+
 def _connect(addresses: list[tuple[str, int]], problem: str) -> None:
     """EngineUnavailable where nobody accepts a connection; retries while one is starting."""
     began = time.monotonic()
@@ -80,8 +101,7 @@ def _connect(addresses: list[tuple[str, int]], problem: str) -> None:
             else:
                 return
     raise EngineUnavailable(
-        f"{problem}: {TRIES} connections tried within"
-        f" {time.monotonic() - began:.0f} s ({reason}); its own page shows the address to use"
+        f"{problem}: {TRIES} connections tried within {time.monotonic() - began:.0f} s ({reason})"
     )
 
 
@@ -120,6 +140,14 @@ HOST_LAUNCHERS = {
         options=("slurm_partition", "slurm_account", "slurm_time", "image", "host_python"),
         patience_s=600,
         check=check_slurm,
+        find_cause=last_line,
+    ),
+    "ray": HostLauncherRow(
+        options=("ray_address",),
+        patience_s=60,
+        check=check_ray,
+        needs="ray",
+        variables=ray_variables,
         find_cause=last_line,
     ),
 }

@@ -32,7 +32,7 @@ def read_options(
     if not hosted:
         if args.patience is not None:
             raise SpecError(
-                "patience is how long to wait for hosts of --launcher slurm or"
+                "patience is how long to wait for hosts of --launcher slurm, ray or"
                 " --spark-master; leave it out"
             )
         return None

@@ -10,6 +10,8 @@ class HostOptions(Document):
 
     spark_master: str | None = None
     """`--spark-master`."""
+    ray_address: str | None = None
+    """`--ray-address`."""
     slurm_partition: str | None = None
     """`--slurm-partition`."""
     slurm_account: str | None = None

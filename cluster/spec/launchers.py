@@ -94,4 +94,13 @@ LAUNCHERS: dict[str, Launcher] = {
         on_hosts_only=True,
         refuses=TORCH_REFUSES,
     ),
+    "ray": Launcher(
+        summary="torch.distributed, on hosts of a Ray cluster",
+        peers=TORCH_PEERS,
+        image="worker",
+        packages=("ray",),
+        event_writers=("driver",),
+        on_hosts_only=True,
+        refuses=TORCH_REFUSES,
+    ),
 }

@@ -52,16 +52,22 @@ def job_script(
     return "\n".join(["#!/bin/bash", *lines, *commands]) + "\n"
 
 
-def python_command(options: HostOptions, arguments: Sequence[str]) -> str:
-    """What srun executes on each host: Python, in a container where one was asked for."""
-    before: list[str] = ["--no-kill", "--kill-on-bad-exit=0"]
+def python_command(options: HostOptions, arguments: Sequence[str], before: str = "") -> str:
+    """What follows srun: Python on each host, in a container where one was asked for.
+
+    `before` is shell before the command, such as a variable's value on each host.
+    """
+    settings: list[str] = ["--no-kill", "--kill-on-bad-exit=0"]
     inside: list[str] = []
     python = options.host_python or sys.executable
     if options.image is not None:
         kind, image = check_image(options.image)
         python = options.host_python or "python3"
         if kind == "pyxis":
-            before.append(f"--container-image={image}")
+            settings.append(f"--container-image={image}")
         else:
             inside = ["apptainer", "exec", image]
-    return shlex.join([*before, *inside, python, *arguments])
+    command = [*inside, python, *arguments]
+    if before:
+        command = ["bash", "-c", f"{before} exec {shlex.join(command)}"]
+    return shlex.join([*settings, *command])

@@ -30,8 +30,9 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from bench.__main__ import make_parser as bench_parser
-from cluster import doctor, environment, hosts, measure, plan, presets
+from cluster import doctor, environment, measure, plan, presets
 from cluster.engine import EngineRow, engine_names
+from cluster.existing import prepare
 from cluster.flags import make_parser
 from cluster.host import leftovers
 from cluster.spec.catalogue import MODELS, WORKLOADS
@@ -201,13 +202,13 @@ def _nothing_starts() -> Iterator[None]:
         mock.patch.object(EngineRow, "load", return_value=engine),
         mock.patch.object(measure, "Chooser", return_value=chooser),
         mock.patch.object(environment, "describe"),
-        mock.patch.object(hosts, "describe"),
+        mock.patch.object(prepare, "describe"),
         mock.patch.object(environment, "version", return_value="0"),
         mock.patch.object(leftovers, "clean", return_value=0),
         mock.patch.object(leftovers, "remove_leftovers"),
         mock.patch.object(subprocess, "Popen", side_effect=AssertionError("a process is started")),
         mock.patch.object(socket, "socket", side_effect=AssertionError("a socket is opened")),
-        mock.patch.object(hosts, "prepare", side_effect=Planned),
+        mock.patch.object(prepare, "prepare", side_effect=Planned),
         mock.patch.object(doctor, "report", return_value=0),
     ):
         yield

@@ -6,11 +6,12 @@ The last one is where people log in. All see the same files, as on a cluster wit
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -22,11 +23,32 @@ from cluster.namespaces import network
 from cluster.spec.documents.run_folder import node_name
 from tests.measuring import COMMAND, PROJECT
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
+AGENTS_S = 40
 
 
 def host_name(rank: int) -> str:
     return f"host{rank}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a lab does, from its command line: HOSTS FOLDER PLAN, the last as JSON."""
+
+    hosts: int
+    """That compute; there is one more, where people log in."""
+    folder: Path
+    measures: list[list[str]]
+    """The flags of every call of ./measure.sh."""
+    kill: int | None
+    """Rank of the host that is killed when it has trained for an epoch of the last measure."""
+
+    first: str | None = None
+    """A line of shell for the login host, before; its output is FOLDER/first.log."""
+
+    @classmethod
+    def parse(cls, hosts: str, folder: str, plan: str) -> Plan:
+        return cls(int(hosts), Path(folder), **json.loads(plan))
 
 
 @dataclass
@@ -42,8 +64,14 @@ class Hosts:
     def __enter__(self) -> Hosts:
         os.environ["PATH"] += ":/usr/sbin:/sbin"
         network.write_hosts_file(self.count)
+        with Path("/etc/hosts").open("a") as names:
+            for rank in range(self.count):
+                names.write(f"{network.address(rank)} {host_name(rank)}\n")
         self.namespaces = network.create_namespaces(self.count)
         network.build_network(self.count, self.namespaces)
+        for namespace in self.namespaces:
+            with network.inside(namespace):  # by which programs find their own address
+                network.ip_batch("route add default dev eth0")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -79,16 +107,43 @@ class Hosts:
 
         return {"preexec_fn": enter, "pass_fds": (self.namespaces[rank],)}
 
-    def measure(self, flags: list[str], variables: Mapping[str, str], kill: int | None) -> int:
-        """./measure.sh on the login host; its exit code. Kills a host after its first epoch."""
-        if kill is not None:
-            threading.Thread(target=self._kill_in_training, args=(kill,), daemon=True).start()
-        return subprocess.run(
-            [*COMMAND, *flags],
-            cwd=PROJECT,
-            env={**os.environ, **variables},
-            **self.on(self.login),
-        ).returncode
+    def measure(self, plan: Plan, flags: list[str], variables: Mapping[str, str]) -> None:
+        """./measure.sh on the login host, once for every list of flags of the plan.
+
+        FOLDER/K.out and K.err are what the K-th printed, K.code its exit code.
+        """
+        if plan.kill is not None:
+            logs = f"runs-{len(plan.measures) - 1}/*/*/events/{node_name(plan.kill)}.jsonl"
+            how = (plan.kill, logs)
+            threading.Thread(target=self._kill_in_training, args=how, daemon=True).start()
+        if plan.first is not None:
+            self.start(self.login, "first", ["bash", "-c", plan.first], **variables)
+            self.daemons.pop().wait()
+        for index, own in enumerate(plan.measures):
+            output = ["--json", "--no-report", "--output", str(self.folder / f"runs-{index}")]
+            place = self.folder / str(index)
+            with (
+                place.with_suffix(".out").open("w") as out,
+                place.with_suffix(".err").open("w") as err,
+            ):
+                code = subprocess.run(
+                    [*COMMAND, *flags, *own, *output],
+                    cwd=PROJECT,
+                    env={**os.environ, **variables},
+                    stdout=out,
+                    stderr=err,
+                    **self.on(self.login),
+                ).returncode
+            place.with_suffix(".code").write_text(str(code))
+        self.await_agents()
+
+    def await_agents(self) -> None:
+        """Agents that survived remove their folders: this lab's end would kill them before."""
+        deadline = time.monotonic() + AGENTS_S
+        while len(list(Path(tempfile.gettempdir()).glob("gradwire-????????"))) > 1:
+            if time.monotonic() > deadline:
+                return  # the test tells what is left
+            time.sleep(0.1)
 
     def await_port(self, rank: int, port: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
@@ -103,10 +158,19 @@ class Hosts:
                 else:
                     return
 
-    def _kill_in_training(self, rank: int) -> None:
+    def await_word(self, name: str, word: str) -> None:
+        """Until a daemon's output has it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        log = self.folder / f"{name}.log"
+        while word not in log.read_text():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{log} has no {word!r}: {log.read_text()}")
+            time.sleep(0.1)
+
+    def _kill_in_training(self, rank: int, pattern: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
-            logs = self.folder.glob(f"runs/*/*/events/{node_name(rank)}.jsonl")
+            logs = self.folder.glob(pattern)
             if any('"epoch"' in log.read_text() for log in logs):
                 self.kill(rank)
                 return
@@ -115,7 +179,7 @@ class Hosts:
     def kill(self, rank: int) -> None:
         """End every process of a host at once, as a power cut does."""
         own = os.fstat(self.namespaces[rank]).st_ino
-        print(f"lab: killed {host_name(rank)} {time.time():.1f}", file=sys.stderr, flush=True)
+        (self.folder / "killed").write_text(str(time.time()))
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if (process / "ns" / "net").stat().st_ino == own:

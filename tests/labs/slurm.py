@@ -1,9 +1,9 @@
 """A Slurm cluster and a measure on its login host, in fresh namespaces.
 
-    unshare --net ... python -m tests.labs.slurm PACKAGES HOSTS FOLDER KILL FLAGS...
+    unshare --net ... python -m tests.labs.slurm HOSTS FOLDER PLAN
 
-PACKAGES is where Debian's packages of Slurm are unpacked. HOSTS of them compute; KILL is the one
-that is killed in training, or `none`. Returns the measure's exit code.
+The arguments are those of tests.labs.hosts.Plan. Debian's packages of Slurm are those that
+tests/labs/get_slurm.sh has unpacked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 from cluster.namespaces import network
-from tests.labs.hosts import Hosts, host_name
+from tests.labs.hosts import Hosts, Plan, host_name
+
+PACKAGES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradwire" / "slurm"
 
 CONFIGURATION = """\
 ClusterName=lab
@@ -41,8 +43,9 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
 
-def main(packages: Path, computing: int, folder: Path, kill: int | None, flags: list[str]) -> int:
-    plugins = packages / "usr/lib/x86_64-linux-gnu/slurm-wlm"
+def main(plan: Plan) -> None:
+    computing, folder = plan.hosts, plan.folder
+    plugins = PACKAGES / "usr/lib/x86_64-linux-gnu/slurm-wlm"
     (folder / "state").mkdir()
     configuration = folder / "slurm.conf"
     nodes = (
@@ -60,18 +63,16 @@ def main(packages: Path, computing: int, folder: Path, kill: int | None, flags: 
     )
     os.environ["SLURM_CONF"] = str(configuration)
     os.environ["LD_LIBRARY_PATH"] = f"{plugins.parent}:{plugins}"
-    sbin = packages / "usr/sbin"
+    sbin = PACKAGES / "usr/sbin"
     with Hosts(computing + 1, folder) as hosts:
         hosts.start(hosts.login, "slurmctld", [str(sbin / "slurmctld-wlm"), "-D", "-c"])
         for rank in range(computing):
             stepd = str(sbin / "slurmstepd-wlm")
             daemon = [str(sbin / "slurmd-wlm"), "-D", "-N", host_name(rank), "-d", stepd]
             hosts.start(rank, f"slurmd-{rank}", daemon)
-        path = f"{packages / 'usr/bin'}:{os.environ['PATH']}"
-        return hosts.measure(flags, {"PATH": path}, kill)
+        path = f"{PACKAGES / 'usr/bin'}:{os.environ['PATH']}"
+        hosts.measure(plan, ["--launcher", "slurm"], {"PATH": path})
 
 
 if __name__ == "__main__":
-    _, packages, computing, folder, kill, *flags = sys.argv
-    rank = None if kill == "none" else int(kill)
-    sys.exit(main(Path(packages), int(computing), Path(folder), rank, flags))
+    main(Plan.parse(*sys.argv[1:]))

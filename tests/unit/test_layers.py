@@ -121,7 +121,7 @@ def test_only_the_command_line_knows_all_three_packages() -> None:
         ("pandas", "analysis."),
         ("plotly", "analysis."),
         ("docker", "cluster.containers."),
-        ("yaml", "cluster.containers."),
+        ("yaml", ("cluster.containers.", "cluster.existing.prepare")),
         ("pynvml", "cluster.gpu.nvml"),
     ],
 )

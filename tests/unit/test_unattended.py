@@ -202,7 +202,10 @@ def test_nodes_that_ran_on_one_host_are_found() -> None:
     ("flags", "says"),
     [
         ("--workers 2,3", "prepare takes one run, and this makes 2"),
-        ("--launcher horovod", "prepare is for torchrun, that is --launcher torch, not horovod"),
+        (
+            "--launcher horovod",
+            "prepare is for torchrun and Kubernetes, that is --launcher torch, or for",
+        ),
         ("--link 20mbit", "link does not apply to nodes that"),
         ("--total-memory 4g", "total-memory does not apply to nodes that"),
         ("--engine netns", "engine does not go with --prepare"),

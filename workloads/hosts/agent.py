@@ -4,6 +4,7 @@ It is told of a run by `execute`, and sends to the driver by a function of the l
 (remote_agent.py), or to an actor (ray.py). Standard library only: torch is in the worker.
 """
 
+import ctypes
 import os
 import select
 import signal
@@ -29,6 +30,7 @@ POLL_S = 0.1
 END_S = 3.0
 LOG_BYTES = 1 << 16
 PIECE_BYTES = 1 << 23
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ class Membership:
     master_addr: str
     """Of rank 0's host, to which the others connect."""
     master_port: int
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a host's part of a run ended."""
+
+    code: int
+    """The worker's exit code; its own events say more."""
+    problem: str = ""
+    """What kept the worker from beginning."""
 
 
 class AgentError(Exception):
@@ -57,20 +69,18 @@ class Agent:
     send: Send
     code: str
     """From where the worker imports gradwire."""
+    data: Path
+    """With the runs' data."""
     _worker: subprocess.Popen[bytes] | None = None
     _events: socket.socket | None = None
     _done: int = 0
     _folders: list[RunFolder] = field(default_factory=list)
 
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    def execute(self, spec: str) -> None:
-        """One run, whose data are there, until this host's part has ended."""
+    def execute(self, spec: str) -> int:
+        """One run, whose data are there, until this host's part has ended; its exit code."""
         experiment = Experiment.parse(spec)
         if self.member.rank >= experiment.nodes:
-            return
+            return 0
         if not is_complete(experiment, self.data):
             raise AgentError(f"the data of {experiment.dataset} did not arrive completely")
         if self._worker is None:
@@ -80,10 +90,9 @@ class Agent:
         write_at_once(run.spec, spec)
         code = self._follow(run)
         self._send_log(run)
-        if code:
-            raise AgentError(f"its worker ended with exit code {code}")
-        if self.member.rank == 0 and run.model.exists():
+        if code == 0 and self.member.rank == 0 and run.model.exists():
             send_model(run.model, self.send)
+        return code
 
     def close(self) -> None:
         if self._worker is not None:
@@ -120,6 +129,7 @@ class Agent:
                 },
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
+                preexec_fn=_end_with_parent,
             )
 
     def _follow(self, run: RunFolder) -> int:
@@ -146,6 +156,11 @@ class Agent:
         log = run.log_of(node_name(self.member.rank))
         if log.exists():
             self.send("log", log.read_bytes()[-LOG_BYTES:])
+
+
+def _end_with_parent() -> None:
+    """A worker ends with its agent, even one that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def send_model(model: Path, send: Send) -> None:

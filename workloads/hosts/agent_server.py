@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cluster.spec.documents.run_folder import RunFolder
-from workloads.hosts.agent import Membership
+from workloads.hosts.agent import Ending, Membership
 from workloads.hosts.artifact_server import Answer, ArtifactServer
 from workloads.hosts.fit import HostFacts, parse_facts
 
@@ -64,7 +64,7 @@ class AgentServer(ArtifactServer):
         self._members: dict[str, bytes] = {}
         self._order: bytes | None = None
         self._number = 0
-        self._ended: dict[int, str] = {}
+        self._ended: dict[int, Ending] = {}
         self._seen: dict[int, Seen] = {}
         self._left: set[int] = set()
         self._is_over = False
@@ -99,8 +99,8 @@ class AgentServer(ArtifactServer):
             self._is_over = True
 
     @property
-    def ended(self) -> dict[int, str]:
-        """Ranks that have ended their part of the run: what went wrong there, or nothing."""
+    def ended(self) -> dict[int, Ending]:
+        """Ranks that have ended their part of the run."""
         with self._state:
             return dict(self._ended)
 
@@ -150,10 +150,14 @@ class AgentServer(ArtifactServer):
                 self._joined[name] = agent
             return 200, b""
         if kind == "ended":
-            if int(name) == 0 and not body:
+            try:
+                ending = Ending(**json.loads(body))
+            except (TypeError, ValueError):
+                return 400, b""
+            if int(name) == 0 and ending == Ending(0):
                 self.deliveries.finish_model()
             with self._state:
-                self._ended[int(name)] = body.decode(errors="replace")
+                self._ended[int(name)] = ending
             return 200, b""
         if kind == "leave":
             with self._state:

@@ -1,15 +1,19 @@
 """The seam: what a host launcher does. Standard library only."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.hosts import HostOptions
+from workloads.hosts.agent import Ending
 from workloads.hosts.fit import HostFacts
 
 POLL_S = 0.1
+EVENTS_S = 20.0
+"""For whoever watches the events to find the cause of a failure."""
 
 
 class HostsError(Exception):
@@ -33,6 +37,24 @@ class Request:
     """Where the launcher's own output goes."""
     say: Callable[[str], None]
     """For the person who waits."""
+
+
+def judge(endings: Sequence[Ending], hosts: Sequence[str]) -> None:
+    """HostsLost for a host whose part of a run did not end well, by rank.
+
+    A worker that failed has said why in its events: whoever watches them knows best, and comes
+    first.
+    """
+    for ending, host in zip(endings, hosts, strict=False):
+        if ending.problem:
+            raise HostsLost(f"{host}: {ending.problem}")
+    failed = [
+        (ending.code, host) for ending, host in zip(endings, hosts, strict=False) if ending.code
+    ]
+    if failed:
+        time.sleep(EVENTS_S)
+        code, host = failed[0]
+        raise HostsLost(f"{host}: its worker ended with exit code {code}")
 
 
 class HostLauncher(Protocol):

@@ -8,12 +8,13 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import asdict
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from workloads.hosts.agent import BEAT_S, Agent, AgentError, Membership, free_port
+from workloads.hosts.agent import BEAT_S, Agent, AgentError, Ending, Membership, free_port
 from workloads.hosts.entry import describe_host
 from workloads.hosts.fit import TORCH_PACKAGES
 
@@ -104,6 +105,7 @@ def serve(url: str, folder: Path) -> int:
         folder,
         lambda kind, body: line.put(f"{kind}/{rank}", body),
         str(folder / "code.zip"),
+        folder / "data",
     )
     is_over = threading.Event()
     pulse = threading.Thread(target=_beat, args=(line, rank, is_over), daemon=True)
@@ -138,11 +140,10 @@ def _work(line: DriverLine, agent: Agent) -> None:
         number += 1
         try:
             fetch_data(line, agent.data)
-            agent.execute(spec)
-            said = ""
+            ending = Ending(agent.execute(spec))
         except (AgentError, ConnectionError, OSError) as error:
-            said = str(error) or type(error).__name__
-        line.put(f"ended/{agent.member.rank}", said.encode())
+            ending = Ending(1, str(error) or type(error).__name__)
+        line.put(f"ended/{agent.member.rank}", json.dumps(asdict(ending)).encode())
 
 
 def fetch_data(line: DriverLine, folder: Path) -> None:

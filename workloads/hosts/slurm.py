@@ -15,7 +15,7 @@ from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.slurm_job import job_script, python_command
 from workloads.hosts.agent_server import AgentServer
 from workloads.hosts.fit import TORCH_PACKAGES, HostFacts, too_few_hosts
-from workloads.hosts.launcher import POLL_S, HostsError, HostsLost, Request
+from workloads.hosts.launcher import POLL_S, HostsError, HostsLost, Request, judge
 
 ASK_S = 1.0
 """Between two questions to Slurm's controller."""
@@ -46,6 +46,7 @@ class SlurmHosts:
         self._request = request
         self._job: str | None = None
         self._server: AgentServer | None = None
+        self._hosts: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +78,7 @@ class SlurmHosts:
                 )
             time.sleep(POLL_S)
         self._server.assign(joined)
+        self._hosts = [f"node{k} on {agent.facts['host']}" for k, agent in enumerate(joined)]
         return [agent.facts for agent in joined]
 
     def execute(self, run: RunFolder, data: Path) -> None:
@@ -87,16 +89,12 @@ class SlurmHosts:
         while len(self._server.ended) < self._request.nodes:
             lost = self._server.lost
             for rank, how in lost.items() if len(lost) < self._request.nodes else ():
-                host = self._server.joined[rank].facts["host"]
-                raise HostsLost(f"node{rank} on {host} is gone: {how}")
+                raise HostsLost(f"{self._hosts[rank]} is gone: {how}")
             if time.monotonic() - asked_at > ASK_S:
                 asked_at = time.monotonic()
                 self._check_job("while a run was on")
             time.sleep(POLL_S)
-        for rank, problem in sorted(self._server.ended.items()):
-            if problem and rank < nodes:
-                host = self._server.joined[rank].facts["host"]
-                raise HostsLost(f"node{rank} on {host}: {problem}")
+        judge([self._server.ended[rank] for rank in range(nodes)], self._hosts)
 
     def close(self) -> None:
         """The agents leave by themselves; what does not is cancelled."""
