@@ -29,7 +29,7 @@ TYPES = {
 }
 NAMES = [("session", pa.string()), ("run", pa.string())]
 TIME = ("t", pa.timestamp("us", tz="UTC"))
-OF_A_STEP = {key: hint for key, hint in hints(Step).items() if key != "t"}
+OF_A_STEP = {key: hint for key, hint in hints(Step).items() if key not in ("t", "worker")}
 STEPS = pa.schema(
     [*NAMES, ("worker", pa.int64()), TIME, *((k, TYPES[dtype(h)]) for k, h in OF_A_STEP.items())]
 )
@@ -68,8 +68,9 @@ def _table(schema: pa.Schema, rows: Iterator[Row]) -> pa.Table:
 
 
 def _steps(run: ExportedRun) -> Iterator[Row]:
-    for worker, steps in enumerate(run.record.steps):
+    for rank, steps in enumerate(run.record.steps):
         for step in steps:
+            worker = rank if step.worker is None else step.worker
             values = (getattr(step, key) for key in OF_A_STEP)
             yield (*_names(run), worker, microseconds(step.t), *values)
 
