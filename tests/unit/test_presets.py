@@ -358,3 +358,15 @@ def test_an_algorithm_is_its_options_which_flags_replace(name: str) -> None:
     text = (PROJECT / "docs/algorithms.md").read_text()
     flags = (f"--{key.replace('_', '-')} {v}" for key, v in ALGORITHMS[name].options.items())
     assert f"| `{name}` | {ALGORITHMS[name].summary} | `{' '.join(flags)}` |" in text
+
+
+def test_two_sites_has_both_orders_of_nodes_for_each_strategy() -> None:
+    found = experiments("--preset two-sites")
+    orders = {"a:3,b:3", "a:1,b:1,a:1,b:1,a:1,b:1"}
+    strategies = {run.strategy for run in found}
+    assert {(run.strategy, run.sites) for run in found} == {
+        (s, o) for s in strategies for o in orders
+    }
+    assert {"allreduce", "hierarchical"} <= strategies
+    assert {run.between for run in found} == {"a-b:50mbit"}
+    assert len(found) == len(experiments("--preset two-sites --quick")) == 12
