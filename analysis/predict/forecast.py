@@ -22,12 +22,13 @@ from typing import Self
 
 from analysis.predict.coding import coding_s
 from analysis.predict.lower_bound import all_reduce_bound_s
-from analysis.predict.simulation.nodes import Costs, Node, Timeline
+from analysis.predict.simulation.nodes import Costs, Node, Path, Timeline
 from analysis.predict.simulation.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import StrategyFacts, facts_of
+from cluster.spec.link_trace import Trace
 from cluster.spec.links import Link
 from cluster.spec.schedules.messages import (
     RECEIVER_FRAMING_BYTES,
@@ -41,6 +42,9 @@ from cluster.spec.schedules.recorded import RecordedSchedule
 from cluster.spec.synthetic import BACKWARD_SHARE
 
 ROUNDS, MOST_ROUNDS = 2, 256
+MOST_TRACED_ROUNDS = 10_000
+"""Where links change over time, all of a run has to be simulated."""
+Sites = tuple[int, int]
 """That are simulated where nobody says how many."""
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 """Defaults of torch's DistributedDataParallel."""
@@ -82,6 +86,10 @@ class Cluster:
     """As they are sent; empty: one, or what the strategy makes by itself."""
     sites: tuple[tuple[int, ...], ...] = ()
     """Ranks of each site's workers."""
+    paths: tuple[tuple[Sites, Link], ...] = ()
+    """Between two sites, by their numbers, where they are shaped; up is from the first."""
+    traces: tuple[tuple[int | Sites, Trace], ...] = ()
+    """Rates over time of a node's link, or of a path; of a whole run (`rounds`)."""
     burst_bytes: tuple[float, ...] = ()
     """By node, where links are throttled by token buckets."""
     cores: int | None = None
@@ -139,7 +147,7 @@ class Cluster:
 
     @property
     def with_equal_nodes(self) -> Self:
-        return replace(self, slow=(), stragglers=())
+        return replace(self, slow=(), stragglers=(), paths=(), traces=())
 
     @property
     def period(self) -> int:
@@ -164,7 +172,8 @@ class Forecast:
 def forecast(cluster: Cluster, costs: Costs) -> Forecast:
     """`costs` are those of the host; the cores are the cluster's."""
     round_s = _round_s(cluster, costs)
-    sent, busiest = _bytes(replace(cluster, link=None, slow=(), compute_s=0.0, burst_bytes=()))
+    plain = replace(cluster.with_equal_nodes, link=None, compute_s=0.0, burst_bytes=())
+    sent, busiest = _bytes(plain)
     computing = cluster.compute_s * cluster.local_steps
     return Forecast(round_s / cluster.local_steps, max(0.0, round_s - computing), sent, busiest)
 
@@ -183,7 +192,8 @@ def _round_s(cluster: Cluster, costs: Costs) -> float:
 
 
 def _is_equal(cluster: Cluster) -> bool:
-    return not (cluster.slow or cluster.stragglers or cluster.burst_bytes)
+    uneven = cluster.slow or cluster.stragglers or cluster.paths or cluster.traces
+    return not (uneven or cluster.burst_bytes)
 
 
 def bound_s(cluster: Cluster) -> float | None:
@@ -221,7 +231,28 @@ def timeline(cluster: Cluster, costs: Costs) -> Timeline:
             return on_the_wire(cluster.recorded.messages(index))
         return on_the_wire(cluster.facts.messages(index, pieces[bucket]))
 
-    return simulate(messages, list(_nodes(cluster, costs)), min(rounds, MOST_ROUNDS), emulated)
+    nodes = list(_nodes(cluster, costs))
+    most = MOST_TRACED_ROUNDS if cluster.traces else MOST_ROUNDS
+    return simulate(messages, nodes, min(rounds, most), emulated, _paths(cluster))
+
+
+def train_s(cluster: Cluster, costs: Costs) -> float:
+    """From the begin of the first round to the end of the last."""
+    return float(timeline(cluster, costs).exchanged[-1].max())
+
+
+def _paths(cluster: Cluster) -> dict[Sites, Path]:
+    """Both directions of every path."""
+    traces, found = dict(cluster.traces), {}
+    for pair, link in cluster.paths:
+        trace: Trace = traces.get(pair, ())
+        up, down = _payload_rates(link)
+        rates = [(change.at_s, *_payload_rates(change.link(link))) for change in trace]
+        ups = tuple((at_s, rate) for at_s, rate, _ in rates)
+        downs = tuple((at_s, rate) for at_s, _, rate in rates)
+        found[pair] = Path(up, link.delay_s, ups)
+        found[pair[::-1]] = Path(down, link.delay_s, downs)
+    return found
 
 
 def _enough_rounds(cluster: Cluster) -> int:
@@ -264,8 +295,11 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     bursts = cluster.burst_bytes or (0.0,) * count
     encoding_s = _encoding_s(cluster) if costs.encodes else 0.0
     own = 1 / costs.byte_s if costs.byte_s and cluster.cores is None else math.inf
+    site_of = {rank: site for site, ranks in enumerate(cluster.sites) for rank in ranks}
+    traces = dict(cluster.traces)
     for rank in range(count):
         link = slow.get(rank, cluster.link)
+        changes: Trace = traces.get(rank, ()) if link else ()
         up, down = _payload_rates(link)
         longer = cluster.local_steps / min(1.0, stragglers.get(rank, 1.0))
         compute_s = cluster.compute_s * longer if rank < cluster.workers else 0.0
@@ -277,6 +311,10 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
             ack_share=_ack_share(link, bursts[rank]),
             compute_s=compute_s + (encoding_s if rank < cluster.workers else 0.0),
             earlier_s=_earlier(cluster, compute_s / cluster.local_steps),
+            site=site_of.get(rank, 0),
+            trace=tuple(
+                (change.at_s, *_payload_rates(change.link(link))) for change in changes if link
+            ),
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from analysis.predict.cluster_links import links_of
 from analysis.predict.forecast import Cluster
 from analysis.tables.checks import read_checked
 from cluster.spec import synthetic
@@ -18,7 +19,6 @@ from cluster.spec.documents.summary import NO_CONCLUSION, Summary
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import boundary_bytes
 from cluster.spec.schedules.recorded import RecordedSchedule
@@ -105,8 +105,7 @@ def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         strategy=run.strategy,
         workers=run.workers,
         model_bytes=parameters * FLOAT_BYTES,
-        link=run.links.get(_usual(run)),
-        slow=tuple(parse_links(run.bottleneck).items()) if run.bottleneck else (),
+        **links_of(run),
         compute_s=_compute_s(summary, run, limits),
         stragglers=() if asleep else tuple(limits.items()),
         compress=run.compress,
@@ -116,7 +115,6 @@ def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         local_steps=run.local_steps,
         overlap=run.overlap,
         bucket_bytes=tuple(summary.bucket_bytes),
-        sites=tuple(run.site_members.values()),
         burst_bytes=tuple(float(bursts.get(node_name(rank), 0)) for rank in range(run.nodes)),
         cores=run.nodes if run.slowdown != 1 else cores,  # dilated: a core for each
         rounds=known(summary.rounds),
@@ -129,12 +127,6 @@ def _parameters(summary: Summary, run: Experiment) -> int:
     if run.compress != "none":
         raise ValueError("not recorded")
     return known(summary.model_bytes) // FLOAT_BYTES
-
-
-def _usual(run: Experiment) -> int:
-    """A rank whose link is the one of all nodes; -1 where there is none."""
-    slow = parse_links(run.bottleneck) if run.bottleneck else {}
-    return next((rank for rank in range(run.nodes) if rank not in slow), -1)
 
 
 def _compute_s(summary: Summary, run: Experiment, limits: dict[int, float]) -> float:

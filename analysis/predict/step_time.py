@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from analysis.predict.cluster_links import links_of
 from cluster.spec import synthetic
 from cluster.spec.catalogue import MODELS
 from cluster.spec.documents.events import Hello
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.experiment import Experiment
-from cluster.spec.links import parse_links
 from cluster.spec.own_code import is_foreign, is_own
 
 if TYPE_CHECKING:
@@ -30,13 +30,11 @@ def step_time(experiment: Experiment, compute_s: float, cores: int) -> float:
     if not facts.exchanges or facts.unpaced or run.workers == 1:
         return compute_s
     workers = min(run.workers, MOST_WORKERS)
-    slow = parse_links(run.bottleneck) if run.bottleneck else {}
     return _simulated(
         strategy=USUAL if is_own(run.strategy) else run.strategy,
         workers=workers,
         model_bytes=_model_bytes(run.model),
-        link=next((link for rank, link in run.links.items() if rank not in slow), None),
-        slow=tuple((rank, link) for rank, link in slow.items() if rank < workers),
+        **{**links_of(run, workers), "traces": ()},  # a trace is for a whole run
         compute_s=compute_s,
         compress="none" if parse_codec(run.compress).rank else run.compress,  # shapes: unknown
         passes=None if run.passes is None else min(run.passes, workers - 1),
@@ -52,14 +50,13 @@ def round_times(experiment: Experiment, hello: Hello, compute_s: float) -> Forec
     from analysis.predict import fitted
     from analysis.predict.forecast import Cluster
 
-    run, slow = experiment, parse_links(experiment.bottleneck) if experiment.bottleneck else {}
+    run = experiment
     return fitted.load().forecast(
         Cluster(
             strategy=run.strategy,
             workers=run.workers,
             model_bytes=FLOAT_BYTES * (hello.parameters or 1),
-            link=next((link for rank, link in run.links.items() if rank not in slow), None),
-            slow=tuple(slow.items()),
+            **{**links_of(run), "traces": ()},
             compute_s=compute_s,
             compress=run.compress,
             passes=run.passes,

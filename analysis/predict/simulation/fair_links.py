@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.simulation.nodes import Node
+from analysis.predict.simulation.nodes import NO_PATHS, Node, Paths
 
-DATA_ROWS = 3
-"""Of what a message uses: its sender's link, its receiver's, the host. Then come links that carry
-its acknowledgements, which take their share but hold nothing up."""
+DATA_ROWS = 4
+"""Of what a message uses: its sender's link, its receiver's, the host, the path between their
+sites. Then come links that carry its acknowledgements, which take their share but hold nothing
+up."""
 LINE_RATE = 5e9
 """Bytes per second where nothing limits a message: memory."""
 LEAST_RATE = 1e-9
@@ -29,7 +30,7 @@ all."""
 class Links:
     """Max-min fair shares of links with token buckets, and of what the host copies."""
 
-    def __init__(self, nodes: Sequence[Node], host: float) -> None:
+    def __init__(self, nodes: Sequence[Node], host: float, paths: Paths = NO_PATHS) -> None:
         self.rate = [*(node.up for node in nodes), *(node.down for node in nodes)]
         bursts = [node.burst_bytes for node in nodes] * 2
         self.tokens = {
@@ -40,10 +41,27 @@ class Links:
         """Of links that have a bucket."""
         self.burst = dict(self.tokens)
         self.host = host
+        self.site = np.array([node.site for node in nodes])
+        sites = int(self.site.max()) + 1
+        self.path_rate = [math.inf, *(path.rate for path in paths.values())]
+        """The first is that of messages between sites without a path."""
+        self.path_number = {pair: number for number, pair in enumerate(paths, 1)}
+        self.path_of = np.zeros((sites, sites), dtype=np.int64)
+        for pair, number in self.path_number.items():
+            self.path_of[pair] = number
         self.ack_share = np.array([node.ack_share for node in nodes])
         self.used: list[float] = []
         self._found: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
         """The same messages are on their way again and again."""
+
+    def change(self, node: int, up: float, down: float) -> None:
+        """Of a link."""
+        self.rate[node], self.rate[node + len(self.rate) // 2] = up, down
+        self._found.clear()
+
+    def change_path(self, pair: tuple[int, int], rate: float) -> None:
+        self.path_rate[self.path_number[pair]] = rate
+        self._found.clear()
 
     def share(self, ends: tuple[Ends, ...]) -> list[float]:
         """Bytes per second of each message that is on its way."""
@@ -60,18 +78,22 @@ class Links:
         source = np.array([of for of, _, _ in ends], dtype=np.int64)
         destination = np.array([to for _, to, _ in ends], dtype=np.int64)
         counts = np.array([weight for _, _, weight in ends], dtype=float).reshape(-1, 3).T
-        resources = len(self.rate) + 1
-        capacity = np.array([*self.rate, self.host])
+        host = len(self.rate)
+        resources = host + 1 + len(self.path_rate)
+        capacity = np.array([*self.rate, self.host, *self.path_rate])
         capacity[[link for link, tokens in self.tokens.items() if tokens > 0]] = math.inf
         half = len(self.rate) // 2
         of = np.stack(
             [
-                *(source, destination + half, np.full_like(source, resources - 1)),
+                *(source, destination + half, np.full_like(source, host)),
+                host + 1 + self.path_of[self.site[source], self.site[destination]],
                 *(destination, source + half),  # where acknowledgements go
+                host + 1 + self.path_of[self.site[destination], self.site[source]],
             ]
         )
         acks = self.ack_share[destination]
-        weights = np.vstack([counts, acks * counts[1], acks * counts[0]])
+        to_acks = np.vstack([acks * counts[1], acks * counts[0], acks * counts[2]])
+        weights = np.vstack([counts, counts[2], to_acks])
         rates = np.full(len(source), math.inf)
         undecided = np.ones(len(source), dtype=bool)
         while undecided.any():
@@ -97,8 +119,8 @@ class Links:
             [
                 np.bincount(np.append(source, destination), np.tile(shown, 2) * sent, half)
                 for sent, (source, destination) in (
-                    (np.append(weights[0], weights[3]), (source, destination)),
-                    (np.append(weights[1], weights[4]), (destination, source)),
+                    (np.append(weights[0], to_acks[0]), (source, destination)),
+                    (np.append(weights[1], to_acks[1]), (destination, source)),
                 )
             ]
         )

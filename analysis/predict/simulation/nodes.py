@@ -1,10 +1,11 @@
 """Nodes and their links, what the host costs, and the result of a simulation: values. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,26 @@ BUFFERED_BYTES = 64 * 1024
 read all before."""
 MOST_PARTS, FEWEST_PARTS = 512, 3
 """Parts of all messages of a round that follow each other, and of each of them."""
+
+
+Rates = tuple[float, float, float]
+"""A moment, and the bytes per second each way from then on."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """From one site to another: what all messages between them share."""
+
+    rate: float = math.inf
+    """Bytes per second."""
+    delay_s: float = 0.0
+    trace: tuple[tuple[float, float], ...] = ()
+    """Moments, and the rate from then on."""
+
+
+Paths = Mapping[tuple[int, int], Path]
+"""By the numbers of the sender's and the receiver's site."""
+NO_PATHS: Paths = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -35,6 +56,9 @@ class Node:
     earlier_s: tuple[float, ...] = (0.0,)
     """By bucket: how long before computing ends it is ready to be exchanged. Buckets are exchanged
     one after the other."""
+    site: int = 0
+    trace: tuple[Rates, ...] = ()
+    """When its link's rates change."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,15 @@ from analysis.predict.simulation.message_plan import (
     have_clashes,
     node_kinds,
 )
-from analysis.predict.simulation.nodes import BUFFERED_BYTES, Costs, Node, Timeline, last_stages
+from analysis.predict.simulation.nodes import (
+    BUFFERED_BYTES,
+    NO_PATHS,
+    Costs,
+    Node,
+    Paths,
+    Timeline,
+    last_stages,
+)
 from cluster.spec.schedules.messages import Messages, step_count
 
 MANY = 5_000
@@ -48,12 +56,18 @@ part of the time that a chunk of each takes: TCP shares a link evenly on average
 
 
 def simulate(
-    schedule: Callable[[int], Messages], nodes: Sequence[Node], rounds: int, costs: Costs
+    schedule: Callable[[int], Messages],
+    nodes: Sequence[Node],
+    rounds: int,
+    costs: Costs,
+    paths: Paths = NO_PATHS,
 ) -> Timeline:
     """What `rounds` rounds take; schedule(t) has the messages of round t.
 
     Where a round has several buckets (Node.earlier_s), schedule(t) are the messages of the t-th
     bucket of all rounds.
+
+    `paths` are between sites: all messages between two of them share one.
 
     Nodes that are alike, and whose partners are, do the same at the same time: one of each kind is
     simulated, with the number of messages that share each link. Messages from one node to several
@@ -62,7 +76,14 @@ def simulate(
     flows = [schedule(index) for index in range(rounds * len(nodes[0].earlier_s))]
     steps = sum(step_count(messages) for messages in flows)
     several = len(set(nodes)) > 1
-    if several and steps * len(nodes) > MANY and all(map(permutations.is_permutation, flows)):
+    alone = not paths and not any(node.trace for node in nodes)
+    """Nothing is shared, and nothing changes: there is a quick form."""
+    if (
+        alone
+        and several
+        and steps * len(nodes) > MANY
+        and all(map(permutations.is_permutation, flows))
+    ):
         return permutations.simulate(flows, nodes, costs)
     kinds = node_kinds(flows, nodes)
     if have_clashes(flows, kinds):
@@ -70,17 +91,19 @@ def simulate(
     first = [nodes[kinds.index(kind)] for kind in range(max(kinds) + 1)]
     members = Counter(kinds)
     between = [between_kinds(messages, kinds, members) for messages in flows]
-    if steps > FEW and math.isinf(costs.bytes_per_s):
+    if alone and steps > FEW and math.isinf(costs.bytes_per_s):
         alike = [messages for messages, _ in between]
         if all(map(permutations.is_permutation, flows)):
             found = permutations.simulate(alike, first, costs)
             return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
-    found = _Simulation(Plan.of(between, len(first)), first, costs).run()
+    found = _Simulation(Plan.of(between, len(first)), first, costs, paths).run()
     return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
 
 
 class _Simulation:
-    def __init__(self, plan: Plan, nodes: Sequence[Node], costs: Costs) -> None:
+    def __init__(
+        self, plan: Plan, nodes: Sequence[Node], costs: Costs, paths: Paths = NO_PATHS
+    ) -> None:
         self.plan, self.nodes, self.costs = plan, nodes, costs
         self.now = 0.0
         self._number = itertools.count()
@@ -95,7 +118,9 @@ class _Simulation:
         self.begun = [0.0] * len(nodes)
         shape = (len(plan.part), len(nodes))
         self.computed, self.exchanged = np.zeros(shape), np.zeros(shape)
-        self.links = Links(nodes, costs.bytes_per_s)
+        self.links = Links(nodes, costs.bytes_per_s, paths)
+        self.paths = paths
+        self._follow_traces()
 
     def run(self) -> Timeline:
         for node in range(len(self.nodes)):
@@ -106,6 +131,14 @@ class _Simulation:
         return Timeline(
             last_stages(list(self.computed), buckets), last_stages(list(self.exchanged), buckets)
         )
+
+    def _follow_traces(self) -> None:
+        for number, node in enumerate(self.nodes):
+            for at_s, up, down in node.trace:
+                self._after(at_s, partial(self.links.change, number, up, down))
+        for pair, path in self.paths.items():
+            for at_s, rate in path.trace:
+                self._after(at_s, partial(self.links.change_path, pair, rate))
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self.timers, (self.now + seconds, next(self._number), action))
@@ -169,7 +202,9 @@ class _Simulation:
         chunk = self.sent[message]
         self.sent[message] += 1
         del self.flowing[message]
-        delay = self.nodes[plan.source[message]].delay_s
+        source, destination = (self.nodes[of[message]] for of in (plan.source, plan.destination))
+        path = self.paths.get((source.site, destination.site))
+        delay = source.delay_s + (path.delay_s if path else 0.0)
         delay += self.costs.copy_s(plan.chunks[message][chunk])
         if chunk + 1 < len(plan.chunks[message]):
             delay += self._lag_s(message, chunk)
