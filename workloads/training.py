@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import hashlib
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from cluster.spec.documents.events import End, Epoch, Hello, Phase, RankOrder, R
 from cluster.spec.documents.membership import Place
 from cluster.spec.documents.node_files import NodeFiles
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.learning_rate import learning_rate
 from cluster.spec.own_code import is_own
 from workloads.comm.exchanger import bucket_bytes
@@ -45,6 +47,7 @@ from workloads.state import load, save, state_of
 EVALUATION_SAMPLES = 2000
 """Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
 
+DIGITS = 16
 OWN_SAMPLES = 1000
 """Test samples on which each worker scores its own model at the end."""
 
@@ -157,6 +160,7 @@ def take_part(worker: Worker, part: Part) -> None:
     peers.measure_idle(log)
     if spec.save_state and worker.files is not None:
         save(worker.files.state, state)
+    digits = digits_of(flat) if spec.on_failure == CONTINUE else None
     take_average(flat, peers)
     pace.close()
     rounds = pace.rounds
@@ -175,9 +179,18 @@ def take_part(worker: Worker, part: Part) -> None:
             samples_seen=part.samples_seen(place),
             steps=place.step,
             rounds=place.round if rounds is None else rounds,
+            parameters_sha256=digits,
         )
     )
     log.boundary(End)
+
+
+def digits_of(flat: FlatModel) -> str:
+    """The first digits of SHA-256 of all parameters."""
+    found = hashlib.sha256()
+    for part in flat.parts:
+        found.update(part.parameters.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return found.hexdigest()[:DIGITS]
 
 
 @dataclass(frozen=True)

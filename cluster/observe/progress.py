@@ -14,6 +14,7 @@ from cluster.spec.documents.events import Epoch, Event, Phase, Step
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.documents.summary import Summary
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 
 PLAIN_EVERY_S = 2.0
 PROGRAM_EVERY_S = 10.0
@@ -93,6 +94,7 @@ class PlainProgress(Progress):
         self._experiment = experiment
         self._last = time.monotonic()
         self._loss: float | None = None
+        self._epoch = 0
         self._began: dict[int, tuple[float, int]] = {}
         self._rates: dict[int, float] = {}
         self._collector, self._step = collector, 0
@@ -107,11 +109,12 @@ class PlainProgress(Progress):
     def event(self, rank: int, event: Event) -> None:
         if isinstance(event, Phase):
             self._count(rank, event)
-        if rank != 0:
+        if not self._speaks(rank, event):
             return
         if isinstance(event, Step):
             self._loss, self._step = event.loss, event.step
         elif isinstance(event, Epoch):
+            self._epoch = event.epoch
             last = event.epoch == self._experiment.epochs
             if last or time.monotonic() - self._last >= PLAIN_EVERY_S:
                 self._last = time.monotonic()
@@ -120,6 +123,12 @@ class PlainProgress(Progress):
                     f"  loss {_loss(self._loss)}{_score(self._experiment, event)}"
                     f"  traffic {bits_rate(sum(self._rates.values()))}"
                 )
+
+    def _speaks(self, rank: int, event: Event) -> bool:
+        """Node 0 does for all; where it may be lost, whoever has ended an epoch first."""
+        if self._experiment.on_failure != CONTINUE:
+            return rank == 0
+        return not isinstance(event, Epoch) or event.epoch > self._epoch
 
     def tick(self) -> None:
         """A program has no epochs: what is known of it, every ten seconds."""

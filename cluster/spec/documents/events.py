@@ -230,6 +230,9 @@ class Result(Event, kind="result"):
     """Steps that this worker has made."""
     rounds: Count = 0
     """Exchanges that this worker has taken part in."""
+    parameters_sha256: str | None = None
+    """With `--on-failure continue`: of this worker's own parameters before the final average, the
+    first digits. Workers with the same have equal parameters, bit for bit."""
     worker: Count | None = None
     """Rank of the virtual worker; null where every worker has a node."""
 
