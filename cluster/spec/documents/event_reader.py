@@ -7,6 +7,7 @@ from cluster.spec.documents.codec import DocumentError
 from cluster.spec.documents.events import Event, parse_event
 from cluster.spec.documents.node_files import plain_text, read_piece
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 
 LINE_BYTES = 1 << 20
 """Of one event; the largest that nodes write lists the connections to a thousand others."""
@@ -21,6 +22,8 @@ def most_bytes(experiment: Experiment) -> int:
     if experiment.program is not None:
         return LOG_BYTES
     steps = experiment.epochs * experiment.steps_per_epoch
+    if experiment.on_failure == CONTINUE:  # the last worker that is left makes those of all
+        steps *= experiment.workers
     if experiment.is_unpaced:
         steps *= experiment.workers  # one may make most of them
     boundaries = experiment.epochs * experiment.nodes
