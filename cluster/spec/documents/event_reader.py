@@ -22,9 +22,7 @@ def most_bytes(experiment: Experiment) -> int:
     if experiment.program is not None:
         return LOG_BYTES
     steps = experiment.epochs * experiment.steps_per_epoch
-    if experiment.on_failure == CONTINUE:  # the last worker that is left makes those of all
-        steps *= experiment.workers
-    if experiment.is_unpaced:
+    if experiment.is_unpaced or experiment.on_failure == CONTINUE:
         steps *= experiment.workers  # one may make most of them
     boundaries = experiment.epochs * experiment.nodes
     loggers = experiment.nodes if experiment.virtual else 1
