@@ -244,7 +244,6 @@ class Trainer:
                 round=place.round + (due and spec.rounds_per_epoch > 0),
                 pending=0 if due else pending,
             )
-            self.part.commit(place)
             self.worker.log.write(
                 Step(
                     epoch=place.epoch,
@@ -264,6 +263,7 @@ class Trainer:
                     **asdict(cpu),
                 )
             )
+            self.part.commit(place)  # after its event: a step that counts has been told
         clock.close()
         return place
 
