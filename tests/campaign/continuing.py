@@ -31,10 +31,9 @@ from tests.measuring import measure
 
 WORKERS = 6
 EPOCHS = 6
-SIZES = ("--epochs", str(EPOCHS), "--train-size", "7680", "--test-size", "2000")
-EXCHANGES = {"local-sgd": 12}
-"""Of a strategy that exchanges less often: its number in the first half of a run."""
-MOST_EXCHANGES = 60
+SIZES = ("--train-size", "7680", "--test-size", "2000")
+EXCHANGES_AN_EPOCH = {"local-sgd": 3}
+"""Of a strategy that exchanges less often than in every of 20 steps."""
 STRATEGIES = (
     *("allreduce", "allgather", "gather-scatter", "reduce-broadcast"),
     *("local-sgd", "pairwise"),
@@ -60,11 +59,12 @@ class Try:
     strategy: str
     seed: int
     """Of the fault: which worker, and when."""
+    epochs: int = EPOCHS
 
     @property
     def flag(self) -> str:
         chance = random.Random(f"{self.fault} {self.strategy} {self.seed}")
-        most = EXCHANGES.get(self.strategy, MOST_EXCHANGES)
+        most = EXCHANGES_AN_EPOCH.get(self.strategy, 20) * self.epochs // 2
         at, rank = chance.randint(2, most), chance.randrange(WORKERS)
         return FAULTS[self.fault].format(rank=rank, at=at)
 
@@ -82,19 +82,20 @@ class Outcome:
     misses: tuple[str, ...]
 
 
-def flags(engine: str, strategy: str, output: Path) -> list[str]:
-    own = ("--engine", engine, "--workers", str(WORKERS), "--strategy", strategy)
-    return [*own, *SIZES, "--on-failure", "continue", "--output", str(output)]
+def flags(case: Try, output: Path) -> list[str]:
+    own = ("--engine", case.engine, "--workers", str(WORKERS), "--strategy", case.strategy)
+    sizes = ("--epochs", str(case.epochs), *SIZES)
+    return [*own, *sizes, "--on-failure", "continue", "--output", str(output)]
 
 
-def undisturbed(engine: str, strategy: str, output: Path) -> float:
-    summary = measure(*flags(engine, strategy, output)).summaries[0]
+def undisturbed(case: Try, output: Path) -> float:
+    summary = measure(*flags(case, output)).summaries[0]
     assert summary["status"] == "completed", summary["error"]
     return float(summary["accuracy"])
 
 
 def attempt(case: Try, expected: float | None, output: Path) -> Outcome:
-    measured = measure(*flags(case.engine, case.strategy, output), "--fault", case.flag)
+    measured = measure(*flags(case, output), "--fault", case.flag)
     if measured.code != 0:
         why = measured.summaries[0]["error"] if measured.summaries else measured.stderr[-300:]
         return Outcome(case, None, None, None, None, (f"{case.flag}: {why}",))
@@ -168,7 +169,7 @@ def conduct(
     outcomes = []
     for strategy in strategies:
         with tempfile.TemporaryDirectory(prefix="gradwire-continuing-") as folder:
-            expected = undisturbed(engine, strategy, Path(folder))
+            expected = undisturbed(Try(engine, "", strategy, seed), Path(folder))
         print(f"{engine:7} {strategy:16} without faults {expected:.4f}", flush=True)
         for fault, number in itertools.product(faults, range(seed, seed + tries)):
             case = Try(engine, fault, strategy, number)

@@ -19,9 +19,9 @@ NETNS = ("--engine", "netns")
 CONTINUE = ("--on-failure", "continue")
 FIRST_PORT = 29500
 SOME = [
-    continuing.Try("netns", "kill", "parameter-server", 2),
-    continuing.Try("netns", "restart", "ddp", 1),
-    continuing.Try("docker", "kill", "pairwise", 3),
+    continuing.Try("netns", "kill", "parameter-server", 2, epochs=3),
+    continuing.Try("netns", "restart", "ddp", 1, epochs=3),
+    continuing.Try("docker", "kill", "pairwise", 3, epochs=3),
 ]
 TELLS_SAMPLES = """
 import os
@@ -43,7 +43,7 @@ def tell(outputs, labels):
 """The loss says which samples a worker reads, in which generation."""
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "case",
     [
@@ -60,7 +60,7 @@ def test_a_run_goes_on_without_a_node_and_takes_it_back(
     assert continuing.attempt(case, None, tmp_path).misses == ()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_every_sample_is_read_once_an_epoch_while_workers_are_lost_and_come_back(
     tmp_path: Path,
 ) -> None:
@@ -98,7 +98,7 @@ def test_every_sample_is_read_once_an_epoch_while_workers_are_lost_and_come_back
     assert read == dict.fromkeys(range(600), 3)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_without_a_fault_a_run_that_would_go_on_is_the_same(tmp_path: Path) -> None:
     """The same accuracy, losses and bytes as with `stop`."""
     sizes = ("--workers", "3", "--epochs", "1", "--train-size", "1920", "--test-size", "500")
