@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,8 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         timeout=PATIENCE_S,
     )
     assert answer.returncode == 0, answer.stderr
-    return Lab(launcher, folder, time.time() - float((folder / "killed").read_text()))
+    ended_at = (folder / f"{len(refused) + 1}.code").stat().st_mtime
+    return Lab(launcher, folder, ended_at - float((folder / "killed").read_text()))
 
 
 def _need(launcher: str) -> None:
