@@ -13,6 +13,7 @@ from cluster.spec.learning_rate import full_rate
 
 def describe(experiment: Experiment, workers: Sequence[NodeLog]) -> Training:
     hello = workers[0].hello
+    evaluated = max(len(log.epochs) for log in workers)
     return Training(
         parameters=hello.parameters if hello else None,
         learning_rate=LearningRate(
@@ -22,7 +23,7 @@ def describe(experiment: Experiment, workers: Sequence[NodeLog]) -> Training:
             warmup_steps=experiment.warmup_steps,
         ),
         shards=_shards([log.hello.labels if log.hello else None for log in workers]),
-        epochs=_epochs(experiment, [log.steps for log in workers]),
+        epochs=_epochs(experiment, [log.steps for log in workers], evaluated),
     )
 
 
@@ -47,8 +48,13 @@ def label_skew(by_worker: Sequence[Sequence[int]]) -> float:
     )
 
 
-def _epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[EpochCourse]:
+def _epochs(
+    experiment: Experiment, steps: Sequence[Sequence[Step]], evaluated: int
+) -> list[EpochCourse]:
     """Epochs of which every sample was read, by whichever workers were there.
+
+    A worker that was killed while others completed its step has not told of it: an epoch that was
+    evaluated is complete all the same.
 
     The first epoch warms up caches; a comparison of times leaves it out.
     """
@@ -62,7 +68,8 @@ def _epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[Epo
     return [
         _epoch(experiment, epoch, [made for made in by_worker if made])
         for epoch, by_worker in sorted(found.items())
-        if sum(samples_in(experiment, made) for made in by_worker) >= whole
+        if 0 < epoch <= evaluated
+        or sum(samples_in(experiment, made) for made in by_worker) >= whole
     ]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from analysis.summary.recorded_run import RecordedRun
-from cluster.spec.documents.events import Step
-from cluster.spec.documents.fault_events import Member
 from cluster.spec.documents.run_folder import find_runs
 from tests import laws
 from tests.campaign import continuing
@@ -81,18 +80,19 @@ def test_every_sample_is_read_once_an_epoch_while_workers_are_lost_and_come_back
     read: Counter[int] = Counter()
     for rank, log in enumerate(run.workers):
         counts: Counter[int] = Counter()
-        generation = 0
-        for event in log.events:
-            if isinstance(event, Member):
-                generation = event.generation
-            elif isinstance(event, Step):
-                counts[generation] += 1
+        for generation, following in itertools.pairwise((*run.generations, None)):
+            assert generation is not None
+            for epoch in range(1, 4):
+                told_of = continuing.steps_told(log, generation.number, epoch)
+                ends_here = following is not None and following.start.epoch == epoch
+                done = following.done.get(rank, 0) if following and ends_here else told_of
+                counts[generation.number] += done
         told: dict[int, list[list[int]]] = {}
         for line in folder.log(rank).read_text().splitlines():
             if line.startswith("ids "):
                 port, *ids = map(int, line.split()[1:])
                 told.setdefault(port - FIRST_PORT, []).append([n for n in ids if n < 1e6])
-        for number, count in counts.items():
+        for number, count in ((n, count) for n, count in counts.items() if count):
             trained = [batch for batch in told[number] if batch]
             read.update(sample for batch in trained[:count] for sample in batch)
     assert read == dict.fromkeys(range(600), 3)
