@@ -17,6 +17,7 @@ from cluster.spec.documents import summary
 from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.documents.summary import Summary
+from cluster.spec.schedules.messages import boundary_bytes
 
 SIMULATOR = "analysis.predict.step_time"
 """Needs numpy, as no other summary does: imported where there is a virtual run."""
@@ -63,14 +64,18 @@ def _per_step(run: RecordedRun) -> summary.PerStep:
     rounds = epochs * experiment.rounds_per_epoch
     if hello is None or not rounds:
         return summary.PerStep()
-    per_step = rounds / (epochs * experiment.steps_per_epoch)
+    steps = epochs * experiment.steps_per_epoch
+    per_step = rounds / steps
     payload, framing = run.predict(hello, rounds), run.predict_framing(hello, rounds)
     if payload is None:
         return summary.PerStep()
+    boundaries = epochs * boundary_bytes(experiment.nodes)
     return summary.PerStep(
         predicted_mean_bytes=round(payload.sent_mean * per_step, 1),
         predicted_max_bytes=round(payload.sent_max * per_step, 1),
-        predicted_framing_bytes=round(framing.sent_mean * per_step, 1) if framing else None,
+        predicted_framing_bytes=round(framing.sent_mean * per_step + boundaries / steps, 1)
+        if framing
+        else None,
     )
 
 

@@ -80,6 +80,7 @@ def test_what_nobody_counted_is_predicted_and_called_so(sessions: tuple[Found, F
 
 def test_own_code_runs_in_the_node(tmp_path: Path) -> None:
     """A strategy of the user's own, with torch.distributed, sees a node and not this machine."""
+    tmp_path.chmod(0o755)  # nodes are other users
     file = tmp_path / "mine.py"
     file.write_text(
         "import socket\n"
