@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from analysis.network_report import main
-from analysis.tables.columns import OPTIONS
+from analysis.tables.columns import COLUMNS, OPTIONS
 from analysis.tables.load import load_runs
 from cluster.spec.documents import schema1
 from cluster.spec.documents.run_folder import RunFolder, find_runs, write_json
@@ -124,6 +124,8 @@ def test_a_row_holds_the_numbers_of_its_summary() -> None:
             "communication_bound_s": seconds.get("communication_bound_s"),
             **{name: seconds[name] for name in ("train_s", "total_s")},
             "wall_s": None,
+            **dict.fromkeys(("predicted_step_s", "predicted_train_s")),
+            **{name: None for name, key in COLUMNS.items() if key.startswith("faults.")},
             "dilation": 1.0,
             **dict.fromkeys(("fidelity", "largest_wait_share", "least_cpu_share")),
             **dict.fromkeys(("others_share", "steal_share")),
