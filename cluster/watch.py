@@ -189,12 +189,14 @@ class _RunWatch:
         for rank in self.conductor.may_return & roll.crew.away.keys():
             self.conductor.may_return.remove(rank)
             roll.allow(rank)
+        was_held = roll.is_held  # complaints may be read together with the last report
         if change := roll.look(self._findings, now):
             self._progress.say(change)
         failures = self.nodes.failures
         for rank in list(failures):
             is_member = rank in roll.crew.members
-            if not is_member or (roll.is_held and COMPLAINT.search(failures[rank].message)):
+            is_held = was_held or roll.is_held
+            if not is_member or (is_held and COMPLAINT.search(failures[rank].message)):
                 del failures[rank]
         if not failures:
             self._failed_at = None
