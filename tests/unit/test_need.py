@@ -74,7 +74,7 @@ def test_a_set_up_that_fails_says_why_in_one_line() -> None:
         environment._set_up("horse", said.append)
     assert str(caught.value) == (
         "launcher horse: unknown kind of environment 'horse':"
-        " give run, test, horovod, spark or export"
+        " give run, test, horovod, spark, ray or export"
     )
     assert len(said) == 1
 

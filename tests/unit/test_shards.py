@@ -181,6 +181,8 @@ def test_training_is_summarised_by_epoch() -> None:
         hello = Hello(rank=rank, parameters=7, labels=[20, 0] if rank else [10, 10])
         steps = [
             Step(
+                epoch=1 + step // 2,
+                step=1 + step,
                 loss=1.0 + rank,
                 correct=5,
                 step_s=0.5,
