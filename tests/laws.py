@@ -138,7 +138,8 @@ def pairs_add_up(summary: dict[str, Any]) -> None:
     counted = matrix["interfaces"]
     for rank, payload in enumerate(counted["payload_bytes_by_node"]):
         row = sum(pair["sent_bytes"] for pair in matrix["pairs"] if pair["sender"] == rank)
-        assert row == pytest.approx(payload, rel=0.005), (summary["run"], rank)
+        # A node that found no partner sends headers only; a SYN has 8 bytes of options more.
+        assert row == pytest.approx(payload, rel=0.005, abs=200), (summary["run"], rank)
 
 
 def summary_is_true(summary: dict[str, Any], engine: str, tolerance: float = 0.03) -> None:

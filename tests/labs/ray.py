@@ -19,6 +19,9 @@ from tests.labs.hosts import Hosts, Plan
 PORT = 6379
 STARTED = "Ray runtime started"
 RAY = str(Path(sys.executable).with_name("ray"))
+OWN_RESOURCES = 'mount -t tmpfs own "$(readlink -f "$0")/runtime_resources" && exec "$@"'
+"""Hosts of this lab share one file system, which real ones do not: without a mount of its own, one
+host's Ray unpacks the code again where another's is running it."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
 
 
@@ -27,25 +30,27 @@ def main(plan: Plan) -> None:
     try:
         with Hosts(plan.hosts + 1, plan.folder) as hosts:
             head = ["--head", f"--port={PORT}", f"--temp-dir={scratch}", "--num-cpus=0"]
-            start(hosts, hosts.login, [*head, "--include-dashboard=false"])
+            start(hosts, hosts.login, [*head, "--include-dashboard=false"], [])
             hosts.await_port(hosts.login, PORT)
             address = f"{network.address(hosts.login)}:{PORT}"
             hosts.await_word(f"ray-{hosts.login}", STARTED)
+            session = f"{scratch}/session_latest"
+            own = ["unshare", "--mount", "sh", "-c", OWN_RESOURCES, session]
             for rank in range(plan.hosts):
-                start(hosts, rank, [f"--address={address}", "--num-cpus=1"])
+                start(hosts, rank, [f"--address={address}", "--num-cpus=1"], own)
                 hosts.await_word(f"ray-{rank}", STARTED)
             hosts.measure(plan, ["--launcher", "ray", "--ray-address", address], QUIET)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def start(hosts: Hosts, rank: int, options: list[str]) -> None:
+def start(hosts: Hosts, rank: int, options: list[str], before: list[str]) -> None:
     address = f"--node-ip-address={network.address(rank)}"
     command = [RAY, "start", "--block", "--disable-usage-stats", address, *options]
     hosts.start(
         rank,
         f"ray-{rank}",
-        [*command, "--object-store-memory=100000000", "--include-log-monitor=false"],
+        [*before, *command, "--object-store-memory=100000000", "--include-log-monitor=false"],
         **QUIET,
     )
 

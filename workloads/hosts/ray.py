@@ -60,6 +60,10 @@ class Mailbox:
 class HostAgent:
     """An actor: the agent of a host. Ray's runtime environment is its working folder."""
 
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
     def describe(self) -> tuple[HostFacts, str, int]:
         """The host, and where it could be the rendezvous."""
         address = ray.util.get_node_ip_address()
@@ -75,14 +79,17 @@ class HostAgent:
         self._agent = Agent(member, Path(self._folder.name), send, here, Path(here, "data"))
 
     def execute(self, spec: str) -> Ending:
+        assert self._agent is not None  # join() was called
         try:
             return Ending(self._agent.execute(spec))
         except (AgentError, OSError) as error:
             return Ending(1, str(error))
 
     def close(self) -> None:
-        self._agent.close()
-        self._folder.cleanup()
+        if self._agent is not None:
+            self._agent.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 class RayHosts:
@@ -121,7 +128,8 @@ class RayHosts:
             raise HostsError(too_few_hosts(nodes, len(able), where))
         group = placement_group([{"CPU": 1}] * nodes, strategy="STRICT_SPREAD")
         self._await(group)
-        kind = ray.remote(num_cpus=1)(HostAgent)
+        # A second thread, so that an agent can be closed while it executes a run.
+        kind = ray.remote(num_cpus=1, max_concurrency=2)(HostAgent)
         strategies = [PlacementGroupSchedulingStrategy(group, k) for k in range(nodes)]
         agents: list[Any] = [
             kind.options(scheduling_strategy=strategy).remote() for strategy in strategies
