@@ -128,11 +128,12 @@ class RayHosts:
             raise HostsError(too_few_hosts(nodes, len(able), where))
         group = placement_group([{"CPU": 1}] * nodes, strategy="STRICT_SPREAD")
         self._await(group)
-        # A second thread, so that an agent can be closed while it executes a run.
-        kind = ray.remote(num_cpus=1, max_concurrency=2)(HostAgent)
+        kind = ray.remote(num_cpus=1)(HostAgent)
         strategies = [PlacementGroupSchedulingStrategy(group, k) for k in range(nodes)]
         agents: list[Any] = [
-            kind.options(scheduling_strategy=strategy).remote() for strategy in strategies
+            # A second thread, so that an agent can be closed while it executes a run.
+            kind.options(scheduling_strategy=strategy, max_concurrency=2).remote()
+            for strategy in strategies
         ]
         try:
             found = ray.get([agent.describe.remote() for agent in agents])
