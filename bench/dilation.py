@@ -71,7 +71,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", default="40mbit", help="(default: %(default)s)")
     parser.add_argument("--steps", type=count, default=20, help="(default: %(default)s)")
     parser.add_argument(
-        "--repeat", type=count, default=3, help="runs, of which the median counts (default: 3)"
+        "--repeat",
+        type=count,
+        default=3,
+        help="turns through all dilations; the median counts (default: 3)",
     )
     parser.add_argument("--strategies", default=STRATEGIES, help="(default: %(default)s)")
     parser.add_argument("--least", type=float, help="K (default: the least that fits)")
@@ -83,13 +86,17 @@ def run(args: argparse.Namespace) -> Table:
     least = args.least or least_dilation(args.workers, os.cpu_count() or 1)
     dilations = ",".join(f"{least * factor:g}" for factor in args.factors)
     with busy_processes(args.busy):
-        summaries = measure(
-            *("--engine", args.engine, "--workers", str(args.workers), "--model", args.model),
-            *("--batch-size", str(args.batch_size), "--link", args.link, "--epochs", "1"),
-            *("--train-size", str(args.workers * args.batch_size * args.steps)),
-            *("--test-size", "8", "--strategy", args.strategies, "--dilation", dilations),
-            *("--repeat", str(args.repeat)),
-        )
+        summaries = [
+            summary
+            for turn in range(1, args.repeat + 1)
+            for summary in measure(
+                *("--engine", args.engine, "--workers", str(args.workers), "--model", args.model),
+                *("--batch-size", str(args.batch_size), "--link", args.link, "--epochs", "1"),
+                *("--train-size", str(args.workers * args.batch_size * args.steps)),
+                *("--test-size", "8", "--strategy", args.strategies, "--dilation", dilations),
+                *("--seed", str(turn)),
+            )
+        ]
     repeats: dict[tuple[object, object], list[Summary]] = {}
     for summary in summaries:
         repeats.setdefault((summary.spec["strategy"], summary.spec["dilation"]), []).append(summary)

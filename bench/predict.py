@@ -60,6 +60,7 @@ def rows(model: Fitted, runs: Sequence[Observation]) -> list[tuple[str, ...]]:
 
 KINDS: dict[str, Callable[[Observation], bool]] = {
     "slow nodes": lambda seen: bool(seen.cluster.slow),
+    "no straggler": lambda seen: not seen.cluster.stragglers,
     "codecs": lambda seen: seen.cluster.compress != "none",
     "models below 100 kB": lambda seen: seen.cluster.model_bytes < 100_000,
 }

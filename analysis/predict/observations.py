@@ -1,10 +1,11 @@
 """What measured runs show of a prediction: a cluster as a person asks for it, its step, its bytes.
 
-The computing time is what a person would give: of a model with emulated compute the time in its
-name, of a real one the median of the workers that have a whole core.
+Computing times are given: of a model with emulated compute the time in its name, of a real one what
+a worker's step took besides its exchange, and what each straggler's did, since the cores of a
+virtual machine are not equally fast.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -94,6 +95,7 @@ def _recorded_schedule(folder: RunFolder, run: Experiment) -> RecordedSchedule:
 def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
     """ValueError where a number that it needs was not recorded."""
     asleep = run.model.startswith(synthetic.PREFIX)
+    compute_s = _compute_s(summary, run)
     limits = {rank: cpus for rank, cpus in run.cpus_by_rank.items() if cpus < 1}
     bursts = {shaped.node: shaped.burst_bytes or 0 for shaped in summary.links}
     parameters = _parameters(summary, run)
@@ -106,8 +108,8 @@ def cluster_of(summary: Summary, run: Experiment, cores: int | None) -> Cluster:
         workers=run.workers,
         model_bytes=parameters * FLOAT_BYTES,
         **links_of(run),
-        compute_s=_compute_s(summary, run, limits),
-        stragglers=() if asleep else tuple(limits.items()),
+        compute_s=compute_s,
+        stragglers=() if asleep else tuple(_shares(summary, limits, compute_s)),
         compress=run.compress,
         passes=run.passes,
         schedule=run.schedule,
@@ -129,17 +131,33 @@ def _parameters(summary: Summary, run: Experiment) -> int:
     return known(summary.model_bytes) // FLOAT_BYTES
 
 
-def _compute_s(summary: Summary, run: Experiment, limits: dict[int, float]) -> float:
+def _compute_s(summary: Summary, run: Experiment) -> float:
+    """Of a worker with a whole core, or with as much of one as there is."""
     if run.model.startswith(synthetic.PREFIX):
         model = synthetic.parse(run.model)
         return model.forward_s + model.backward_s
-    seconds = known(summary.seconds)
-    whole = [
-        node.compute_median_s * min(1.0, limits.get(node.rank, 1.0))
-        for node in seconds.by_node
-        if node.compute_median_s is not None and node.rank not in limits
-    ]
-    return min(whole) if whole else known(seconds.compute_median_s)
+    measured = _without_exchange_s(summary)
+    return min(measured.values()) if measured else known(known(summary.seconds).compute_median_s)
+
+
+def _shares(
+    summary: Summary, limits: dict[int, float], compute_s: float
+) -> Iterator[tuple[int, float]]:
+    """Of a core, by straggler: as its computing took, or as asked for where that is not known."""
+    measured = _without_exchange_s(summary)
+    for rank, asked in limits.items():
+        yield rank, compute_s / measured[rank] if rank in measured else asked
+
+
+def _without_exchange_s(summary: Summary) -> dict[int, float]:
+    """What a step takes besides its exchange, by rank: computing, updating, reading samples."""
+    return {
+        node.rank: node.step_median_s - node.exposed_communication_median_s
+        for node in known(summary.seconds).by_node
+        if node.step_median_s is not None
+        and node.exposed_communication_median_s is not None
+        and node.step_median_s > node.exposed_communication_median_s
+    }
 
 
 def known(value: T | None) -> T:
