@@ -25,6 +25,7 @@ from workloads.models.networks import model_of
 from workloads.optimizers import make_optimizer
 from workloads.part import Deck, Part
 from workloads.state import load, save, state_of
+from workloads.steady import compute_steadily
 from workloads.strategies.parameter_server import serve
 from workloads.unpaced.addresses import Addresses, meet
 from workloads.unpaced.merging import Merging
@@ -37,7 +38,7 @@ def set_up(
 ) -> "Server":
     """Make the same model as the workers, and say hello."""
     log.boundary(Phase, phase="setup")
-    torch.set_num_threads(1)
+    compute_steadily()
     device = open_device(spec.device).torch_device
     model = model_of(spec, data_root)
     log.write(

@@ -43,6 +43,7 @@ from workloads.own.loading import verify
 from workloads.own.strategy import own_schedule
 from workloads.part import Deck, Part
 from workloads.state import load, save, state_of
+from workloads.steady import compute_steadily
 
 EVALUATION_SAMPLES = 2000
 """Test samples scored after each epoch; the last epoch's score uses all (--test-size)."""
@@ -91,7 +92,7 @@ def set_up(
     verify(spec)
     # Imported objects stay: exclude them from collections, which in a fork would copy their pages.
     gc.freeze()
-    torch.set_num_threads(1)
+    compute_steadily()
     device = open_device(spec.device)
     model = model_of(spec, data_root).to(device.torch_device)
     flat = FlatModel(model)
