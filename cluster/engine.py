@@ -91,6 +91,7 @@ LIMITS = (
         "between",
         "inside",
         "link_trace",
+        "background",
         "straggler",
         "cpus",
         "total_memory",
@@ -156,6 +157,8 @@ class ClusterPlan:
     """Ranks of the nodes of each site."""
     paths: dict[Pair, Link] = field(default_factory=dict)
     """Between two sites, where they are shaped."""
+    background: str | None = None
+    """Background traffic between nodes, as --background has it."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,10 @@ class Cluster(Protocol):
         thread may call it; EngineError where it cannot be done.
         """
         raise EngineError("links of this engine's nodes are not shaped")
+
+    def send_background(self, is_on: bool) -> None:
+        """Begin or end the plan's background traffic; EngineError where it cannot be done."""
+        raise EngineError("there is no background traffic between nodes of this engine")
 
     def disturb(self, kind: str, rank: int) -> None:
         """Do to a running node what cluster.faults.deed calls kill, kill-kept, stop, resume, unplug
@@ -235,8 +242,9 @@ class Engine(Protocol):
     def about(self) -> Options:
         """What environment.json records of the engine."""
 
-    def check_links(self, links: Iterable[Link]) -> None:
-        """EngineUnavailable where the nodes' kernel cannot shape such links."""
+    def check_links(self, links: Iterable[Link], paths: Iterable[Link] = ()) -> None:
+        """EngineUnavailable where the nodes' kernel cannot shape such links, or such paths between
+        sites."""
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Add the engine's own files to a new run folder."""

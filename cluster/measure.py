@@ -158,9 +158,10 @@ def _prepare(
     runs = [e for name, e in planned.experiments().items() if name not in closed]
     module = ENGINES[runs[0].engine].load()
     engine = module.open_engine(runs, progress.say, planned.hosts)
-    shaped = (link for run in runs for link in run.all_shaped)
-    if links := set(shaped):
-        engine.check_links(links)
+    links = {link for run in runs for link in run.shaped_links.values()}
+    paths = {path for run in runs for path in run.shaped_paths.values()}
+    if links or paths:
+        engine.check_links(links, paths)
     given = planned.data_dir and Path(planned.data_dir)
     data_folder = _prepare_data(runs, given or None, progress)
     preview.announce(planned, closed, engine, progress.say)

@@ -35,7 +35,7 @@ YES_NO = {"yes": True, "no": False}
 MOST_RUNS = 999
 SINGLE_VALUED = ("interval", "seed")
 CLUSTER_OF_SEVERAL = (
-    *("link", "bottleneck", "sites", "between", "inside", "link_trace"),
+    *("link", "bottleneck", "sites", "between", "inside", "link_trace", "background"),
     *("straggler", "fault", "storm"),
 )
 """Options that a baseline of one worker among other strategies goes without."""

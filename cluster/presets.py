@@ -24,7 +24,7 @@ from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.sweep.preset_file import Options, Preset, read_preset
 
 REPEATED = (
-    *("bottleneck", "sites", "between", "inside", "link_trace"),
+    *("bottleneck", "sites", "between", "inside", "link_trace", "background"),
     *("straggler", "program", "fault", "storm"),
 )
 """Options whose commas list nodes or are the user's: several cases are the flag, repeated."""

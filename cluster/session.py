@@ -132,6 +132,7 @@ class Session:
             user_folders=first.user_folders,
             requirements=first.requirements,
             network=first.network,
+            background=first.background,
         )
         current: Run = runs[0]
         try:

@@ -10,6 +10,7 @@ from cluster.engine import Cluster
 from cluster.faults.conductor import Conductor
 from cluster.faults.host_events import HostEvents
 from cluster.host.process_state import count_memory_kills, how_ended
+from cluster.links.background import Background
 from cluster.links.changes import LinkChanges
 from cluster.observe.cause import COMPLAINT, Evidence, explain, explain_early_end
 from cluster.observe.late import LateWatch
@@ -62,6 +63,7 @@ def watch_run(
                     warn_of_burst(cluster.links, event.model_bytes)
             if watch.is_over:
                 watch.link_changes.restore()
+                watch.background.end()
                 for fault in watch.conductor.never_happened():
                     progress.say(f"  fault {fault} never happened: the run ended before")
                 return
@@ -94,6 +96,7 @@ class _RunWatch:
         self._host_events = HostEvents(folder.host_events)
         self.conductor = Conductor(experiment, cluster, self._host_events.write, progress.say)
         self.link_changes = LinkChanges(experiment, cluster, self._host_events.write)
+        self.background = Background(experiment.background, cluster, self._host_events.write)
         self._noticed: set[int] = set()
         writers = {r: n for r, n in enumerate(self._names) if n in experiment.event_writers}
         files = {rank: folder.events_of(name) for rank, name in writers.items()}
@@ -135,6 +138,7 @@ class _RunWatch:
             self._progress.event(rank, event)
             self.conductor.note(rank, event)
             self.link_changes.note(event)
+            self.background.note(event)
             self._liveness.note_event(rank, event, self._clock.now)
             self._stall.note_event(event)
             if isinstance(event, Step) and (line := self._late.note(rank, event)):

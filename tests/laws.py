@@ -10,7 +10,8 @@ import pytest
 
 from analysis.summary import counters, traffic_matrix
 from analysis.summary.node_log import read_logs
-from cluster.spec.documents.link_events import LinkChanged
+from cluster.spec.documents.events import Boundary
+from cluster.spec.documents.link_events import BackgroundChanged, LinkChanged
 from cluster.spec.documents.records import PHASES
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.exchange.strategies import EXCHANGING, IN_STEP, facts_of
@@ -276,3 +277,20 @@ def a_link_follows_its_trace(engine: str, output: Path) -> None:
     assert 0.9 * on_the_link_s < median(in_dip) < 1.3 * on_the_link_s
     assert median(after) < 0.4 * on_the_link_s
     assert free["seconds"]["step_median_s"] < 0.4 * on_the_link_s
+
+
+def background_is_not_the_workers_traffic(engine: str, output: Path) -> None:
+    """The nodes' counters see both; what is the workers' is as predicted, and the rest is told."""
+    model = ("--model", "synthetic:4M:8:40ms", "--train-size", "90", "--batch-size", "1")
+    flags = ("--workers", "3", "--epochs", "1", *model, "--background", "1-2:40mbit,2-0:10mbit")
+    summary = one(measure("--engine", engine, *flags, "--output", str(output)))
+    bytes_are_as_predicted(summary, 0.005)
+    summary_is_true(summary, engine)
+    sent = summary["bytes"]["background"]["sent_bytes"]
+    folder = RunFolder(output / summary["session"] / summary["run"])
+    began, ended = (e for e in folder.read_host_events() if isinstance(e, BackgroundChanged))
+    assert (began.is_on, ended.is_on) == (True, False)
+    assert 0.5 < sent / ((ended.t - began.t) * 50e6 / 8) < 1.1  # the machine may be busy
+    raw = [event.counters for event in folder.read_events(1) if isinstance(event, Boundary)]
+    own = [event.counters for event in read_logs(folder, 3)[1].all(Boundary)]
+    assert (raw[-1] - raw[0]).sent_bytes > 1.05 * (own[-1] - own[0]).sent_bytes

@@ -2,6 +2,7 @@
 boot.
 
     python -m tests.netem_lab links MODULES     delay and loss of links and paths, set by our code
+    python -m tests.netem_lab held PATH ...     paths between sites without netem, in a namespace
     python -m tests.netem_lab limits            CPU and memory limits of control groups, version 2
 
 Prints JSON. Delays, losses and rates are those of UDP datagrams of our own, by the one clock that
@@ -14,6 +15,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -66,15 +68,23 @@ def shaped(text: str) -> dict[str, object]:
     return {"complaint": complaint, "verified": measured[0].delay_ms, **seen(text, namespaces)}
 
 
-def path(text: str) -> dict[str, object]:
+def path(text: str, delay_line: bool = False) -> dict[str, object]:
     """Two sites of one node each, with this path."""
     namespaces = network.create_namespaces(3)
     network.build_network(2, namespaces[:2])
     sites, shaped_paths = {"a": (0,), "b": (1,)}, {("a", "b"): parse_link(text)}
-    routed = paths.Routed(sites, shaped_paths, namespaces[:2], namespaces[2], dilation=1.0)
+    nodes, router = namespaces[:2], namespaces[2]
+    routed = paths.Routed(sites, shaped_paths, nodes, router, 1.0, delay_line)
+    line = paths.start_delay_line(routed) if delay_line else None
     paths.build(routed)
     measured, complaint = paths.verify(routed)
-    return {"complaint": complaint, "verified": measured[0].delay_ms, **seen(text, namespaces)}
+    found = {"complaint": complaint, "verified": measured[0].delay_ms, **seen(text, namespaces)}
+    if line is not None:
+        ticks = sum(map(int, Path(f"/proc/{line}/stat").read_text().rsplit(") ")[1].split()[11:13]))
+        found["line_cpu_s"] = ticks / os.sysconf("SC_CLK_TCK")
+        os.kill(line, signal.SIGKILL)
+        os.waitpid(line, 0)
+    return found
 
 
 def seen(text: str, namespaces: list[int]) -> dict[str, object]:
@@ -215,6 +225,10 @@ def burn(seconds: float = 4) -> float:
 def main(what: str, *more: str) -> int:
     if what == "limits":
         print(json.dumps(limits()))
+        return 0
+    if what == "held":
+        for text in more:
+            print(json.dumps({text: path(text, delay_line=True)}), flush=True)
         return 0
     load(Path(more[0]))
     for text in more[1:]:

@@ -9,6 +9,7 @@ from typing import Any, TextIO, TypeVar
 
 from cluster.spec.documents.events import Boundary, Epoch, Event, Failure, Result
 from cluster.spec.documents.records import Counters
+from workloads.counters.background import read_background
 from workloads.counters.connections import read_connections
 from workloads.counters.interfaces import read_interfaces, read_segments
 
@@ -44,13 +45,20 @@ class EventLog:
         """
         self.node, self.workers_on_host, self.aloud = node, workers_on_host, aloud
         self.path = path
+        self.has_background = False
+        """Whether others' traffic crosses the node's interface, too."""
         self.file: TextIO | None = None if path is None else path.open("a", buffering=1)
 
     def boundary(self, kind: type[Boundary], **values: Any) -> None:
         """An event at which bytes are booked, with the node's counters as they are now."""
         workers = self.workers_on_host
-        connections, interfaces, segments = at_one_moment(
-            lambda: (read_connections(), read_interfaces(workers), read_segments())
+        connections, interfaces, segments, background = at_one_moment(
+            lambda: (
+                read_connections(),
+                read_interfaces(workers),
+                read_segments(),
+                read_background() if self.has_background else None,
+            )
         )
         self.write(
             kind(
@@ -59,6 +67,7 @@ class EventLog:
                 retransmitted_bytes=sum(each.retransmitted_bytes for each in connections or ()),
                 sent_segments=segments // workers,
                 connections=None if connections is None else [each.counted for each in connections],
+                background=background,
             )
         )
 

@@ -156,6 +156,7 @@ def run_once(folder: RunFolder, settings: Settings, log: EventLog | None = None)
     rank, data_folder = settings.rank, settings.data_folder
     with telling_failures(log, None):
         experiment = folder.read_experiment()
+    log.has_background = experiment.background is not None
     with telling_failures(log, experiment):
         memory.limit_memory(experiment)
         if experiment.program is not None:

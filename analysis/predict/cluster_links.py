@@ -1,4 +1,4 @@
-"""What a Cluster of a prediction has of an experiment's links, sites, paths and traces. Pure."""
+"""What a Cluster of a prediction has of an experiment's links, sites and background. Pure."""
 
 from typing import Any
 
@@ -21,7 +21,8 @@ def links_of(run: Experiment, workers: int | None = None) -> dict[str, Any]:
         for place, trace in run.link_traces.items()
     )
     sites = tuple(run.site_members.values())
-    return {**found, "sites": sites, "paths": paths, "traces": traces}
+    more = {"paths": paths, "traces": traces, "background": run.background_flows}
+    return {**found, "sites": sites, **more}
 
 
 def _usual(run: Experiment) -> int:

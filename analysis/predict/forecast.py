@@ -22,9 +22,10 @@ from typing import Self
 
 from analysis.predict.coding import coding_s
 from analysis.predict.lower_bound import all_reduce_bound_s
-from analysis.predict.simulation.nodes import Costs, Node, Path, Timeline
+from analysis.predict.simulation.nodes import Background, Costs, Node, Path, Timeline
 from analysis.predict.simulation.simulator import simulate
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD, predict, predict_framing
+from cluster.spec.background import Flow as BackgroundFlow
 from cluster.spec.documents.records import HEADER_BYTES, SEGMENT_BYTES
 from cluster.spec.exchange.codecs import FLOAT_BYTES, parse_codec
 from cluster.spec.exchange.strategies import StrategyFacts, facts_of
@@ -90,6 +91,8 @@ class Cluster:
     """Between two sites, by their numbers, where they are shaped; up is from the first."""
     traces: tuple[tuple[int | Sites, Trace], ...] = ()
     """Rates over time of a node's link, or of a path; of a whole run (`rounds`)."""
+    background: tuple[BackgroundFlow, ...] = ()
+    """What others send between its nodes, all the time."""
     burst_bytes: tuple[float, ...] = ()
     """By node, where links are throttled by token buckets."""
     cores: int | None = None
@@ -147,7 +150,7 @@ class Cluster:
 
     @property
     def with_equal_nodes(self) -> Self:
-        return replace(self, slow=(), stragglers=(), paths=(), traces=())
+        return replace(self, slow=(), stragglers=(), paths=(), traces=(), background=())
 
     @property
     def period(self) -> int:
@@ -193,7 +196,7 @@ def _round_s(cluster: Cluster, costs: Costs) -> float:
 
 def _is_equal(cluster: Cluster) -> bool:
     uneven = cluster.slow or cluster.stragglers or cluster.paths or cluster.traces
-    return not (uneven or cluster.burst_bytes)
+    return not (uneven or cluster.background or cluster.burst_bytes)
 
 
 def bound_s(cluster: Cluster) -> float | None:
@@ -233,7 +236,11 @@ def timeline(cluster: Cluster, costs: Costs) -> Timeline:
 
     nodes = list(_nodes(cluster, costs))
     most = MOST_TRACED_ROUNDS if cluster.traces else MOST_ROUNDS
-    return simulate(messages, nodes, min(rounds, most), emulated, _paths(cluster))
+    background = [
+        Background(flow.source, flow.destination, flow.rate_bit / 8 / WIRE_PER_PAYLOAD)
+        for flow in cluster.background
+    ]
+    return simulate(messages, nodes, min(rounds, most), emulated, _paths(cluster), background)
 
 
 def train_s(cluster: Cluster, costs: Costs) -> float:

@@ -20,6 +20,7 @@ from cluster.spec.documents.events import (
     Step,
     VirtualWorker,
 )
+from cluster.spec.documents.records import Counters
 from cluster.spec.documents.run_folder import RunFolder
 
 E = TypeVar("E", bound=Event)
@@ -58,6 +59,12 @@ class NodeLog:
             if isinstance(start, Phase)
         ]
 
+    @cached_property
+    def background(self) -> Counters:
+        """Background traffic on the node's interface from its first boundary to its last."""
+        seen = [event.background for event in self.all(Boundary) if event.background is not None]
+        return seen[-1] - seen[0] if seen else Counters()
+
     @property
     def open_phase(self) -> Phase | None:
         """The phase in which the node was lost; None where it has ended."""
@@ -83,8 +90,17 @@ class NodeLog:
 def read_logs(
     folder: RunFolder, nodes: int, most: int = LOG_BYTES, *, until_damage: bool = False
 ) -> list[NodeLog]:
-    """By rank. `until_damage` takes the events before a line that is none."""
-    return [NodeLog(_read(folder.events(rank), most, until_damage)) for rank in range(nodes)]
+    """By rank, with counters that have no background traffic. `until_damage` takes the events
+    before a line that is none."""
+    found = (_read(folder.events(rank), most, until_damage) for rank in range(nodes))
+    return [NodeLog(list(map(_own, events))) for events in found]
+
+
+def _own(event: Event) -> Event:
+    """A boundary with the workers' own bytes; what it had of others stays in `background`."""
+    if not isinstance(event, Boundary) or event.background is None:
+        return event
+    return replace(event, counters=event.counters - event.background)
 
 
 def by_virtual_worker(log: NodeLog, ranks: int) -> list[NodeLog]:

@@ -32,8 +32,13 @@ def bytes_by_phase(run: RecordedRun) -> summary.Bytes:
     return summary.Bytes(
         **{phase: _traffic(counted) for phase, counted in sums.items()},
         total=_traffic(total(sums.values())),
+        background=_traffic(background_of(run)) if run.experiment.background else None,
         nodes=nodes + _auxiliary_services(run),
     )
+
+
+def background_of(run: RecordedRun) -> Counters:
+    return total(log.background for log in run.logs)
 
 
 def _traffic(counted: Counters) -> summary.Traffic:
@@ -187,12 +192,12 @@ def by_counter(run: RecordedRun) -> summary.CounterBytes:
     """Bytes sent in training, by source; unknown for the collector's where a run did not end.
 
     The collector does not know phases: its sources give the traffic of the whole run, from which
-    the bytes that workers booked to other phases are taken. So every byte on which two sources
-    disagree, in whatever phase, is charged to training.
+    the bytes that workers booked to other phases or to background traffic are taken. So every byte
+    on which two sources disagree, in whatever phase, is charged to training.
     """
     booked = {phase: total(node[phase] for node in run.phases) for phase in PHASES}
     train = booked["train"].sent_bytes
-    others = total(booked.values()).sent_bytes - train
+    others = total(booked.values()).sent_bytes - train + background_of(run).sent_bytes
     readings: dict[str, int] = {}
     for source, nodes in counters.by_source(_of_workers(run)).items():
         names = [name for rank in range(len(run.logs)) if (name := node_name(rank)) in nodes]

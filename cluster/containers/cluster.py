@@ -14,6 +14,7 @@ from typing import Any, Self
 import yaml
 
 from cluster.containers.compose_file import (
+    BACKGROUND,
     COUNTED,
     helped_ranks,
     path_in_node,
@@ -34,7 +35,7 @@ from cluster.engine import ClusterPlan, CounterSource, EngineError
 from cluster.host import interruption
 from cluster.host.ownership import VARIABLE, Kind, Owner, record, tied
 from cluster.host.process_state import LOOK_S
-from cluster.links import router, setup
+from cluster.links import background_sender, router, setup
 from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
@@ -70,13 +71,16 @@ REMOVED = -1
 class DockerCluster:
     """See cluster.engine.Cluster."""
 
-    def __init__(self, plan: ClusterPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: ClusterPlan, delay_line: bool = False) -> None:
+        """With a `delay_line` paths between sites are delayed in user space."""
+        self.plan, self._delay_line = plan, delay_line
         self.project = project_name(plan.name)
         self._helpers: LinkHelpers | None = None
         self._containers: dict[int, Any] = {}
         self._router: Any = None
         """The container between sites, where there is one."""
+        self._senders: dict[int, Any] = {}
+        """Containers that send and take background traffic, by the ranks of their nodes."""
         self._processes: dict[int, int] = {}
         self._exits: dict[int, int] = {}
         self._paused: set[int] = set()
@@ -113,6 +117,7 @@ class DockerCluster:
             **os.environ,
             "GRADWIRE_RUNS": "\n".join(path_in_node(run) for run in self.plan.runs),
             VARIABLE: str(Owner.current()),
+            background_sender.AT_ONCE: "when-told",
             **clock.shared(),
             **pages,
         }
@@ -181,6 +186,8 @@ class DockerCluster:
             role, rank = split_service(service)
             if service == router.NAME:
                 self._router = container
+            if role == BACKGROUND:
+                self._senders[rank] = container
             if service in self.plan.auxiliary_services:
                 rank = self.plan.nodes + self.plan.auxiliary_services.index(service)
             elif role != "node":
@@ -251,9 +258,22 @@ class DockerCluster:
             container, what = self._router, setup.describe(path_name(place))
             paths = {**self.plan.paths, place: link}
             shaped = {pair: path.dilated(self.plan.dilation) for pair, path in paths.items()}
-            commands = router.change_commands(shaped, place, setup.kernel_tick_s())
+            commands = router.change_commands(
+                shaped, place, setup.kernel_tick_s(), self._delay_line
+            )
         script = " && ".join(" ".join(command) for command in commands)
         self._run_as_root(container, script, f"{what} could not be changed")
+
+    def send_background(self, is_on: bool) -> None:
+        import docker
+
+        number = background_sender.BEGIN if is_on else background_sender.END
+        for rank, container in self._senders.items():
+            try:
+                container.kill(signal=number.name)
+            except docker.errors.APIError as error:
+                why = f"the background traffic of {node_name(rank)} has ended by itself: {error}"
+                raise EngineError(why) from error
 
     def disturb(self, kind: str, rank: int) -> None:
         """Processes and links by scripts in the node; a paused container runs nothing."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster import PROJECT
-from cluster.links import router
+from cluster.links import background_sender, router
+from cluster.links.background_sender import SenderPlan
+from cluster.links.delay_line import FILE
 from cluster.links.helper import HelperPlan, PathProbe
 from cluster.links.router_service import RouterPlan
 from cluster.links.tc import CONGESTION_CONTROL
@@ -30,6 +32,8 @@ Service = dict[str, Any]
 SESSION = "/session"
 OWN_FOLDER = "/node"
 REFERENCE = "reference"
+BACKGROUND = "background"
+"""The service of a node's background traffic, with the node's rank: background2."""
 COUNTED = "eth0"
 """A container's interface to the other nodes."""
 HELPER_CAPABILITIES = ("NET_ADMIN",)
@@ -61,8 +65,15 @@ def project_name(cluster: str) -> str:
 
 
 def compose_document(
-    experiment: Experiment, run: RunFolder, *, image: str, user: str, data_folder: Path
+    experiment: Experiment,
+    run: RunFolder,
+    *,
+    image: str,
+    user: str,
+    data_folder: Path,
+    delay_line: bool = False,
 ) -> Service:
+    """With a `delay_line` paths between sites are delayed in user space."""
     with_spark = experiment.launcher == "spark"
     node = {
         "image": image,
@@ -92,7 +103,8 @@ def compose_document(
             },
             **(_machine(node) if experiment.gpu else {}),
             **(_spark_auxiliary_services(node) if with_spark else {}),
-            **_link_helpers(experiment, run, image),
+            **_link_helpers(experiment, run, image, delay_line),
+            **_background(experiment, run, image),
         },
         "networks": {
             "cluster": {"internal": True, "labels": _labels(run)},
@@ -233,7 +245,7 @@ def helped_ranks(
     return sorted({*links, *routed})
 
 
-def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service:
+def _link_helpers(experiment: Experiment, run: RunFolder, image: str, delay_line: bool) -> Service:
     """A short-lived helper for each of these nodes, the reference of their rate probes, the router.
 
     A helper shares its node's network namespace; it and the router are the only ones with
@@ -257,11 +269,12 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service
         services[REFERENCE] = {**common, "command": measured, "networks": ["cluster"]}
     if paths:
         names = {site: tuple(map(node_name, ranks)) for site, ranks in sites.items()}
-        plan = RouterPlan(names, write_between(paths), experiment.slowdown)
+        plan = RouterPlan(names, write_between(paths), experiment.slowdown, delay_line)
         services[router.NAME] = {
             **privileged,
             "networks": ["cluster"],
             "sysctls": {**dict([CONGESTION_CONTROL]), **router.SETTINGS},
+            **({"devices": [str(FILE)]} if delay_line else {}),
             "command": ["python", "-m", "cluster.links.router_service", plan.text()],
         }
     started = {name: {"condition": "service_started"} for name in services}
@@ -273,6 +286,30 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str) -> Service
             "command": ["python", "-m", "cluster.links.helper", _helper_plan(rank, experiment)],
         }
     return services
+
+
+def _background(experiment: Experiment, run: RunFolder, image: str) -> Service:
+    """A program beside the worker of each node that sends or takes background traffic; started by
+    hand, it sends at once."""
+    flows = experiment.background_flows
+    names = tuple(map(node_name, range(experiment.started_nodes)))
+    return {
+        f"{BACKGROUND}{rank}": {
+            "extends": {"file": _path(NODE_FILE), "service": "node"},
+            "image": image,
+            "labels": _labels(run),
+            "network_mode": f"service:{node_name(rank)}",
+            "environment": {
+                background_sender.AT_ONCE: f"${{{background_sender.AT_ONCE}:-now}}",
+            },
+            "depends_on": {node_name(rank): {"condition": "service_started"}},
+            "command": [
+                *("python", "-m", "cluster.links.background_sender"),
+                SenderPlan(rank, str(experiment.background), names, experiment.slowdown).text(),
+            ],
+        }
+        for rank in background_sender.involved(flows)
+    }
 
 
 def _helper_plan(rank: int, experiment: Experiment) -> str:

@@ -4,8 +4,9 @@ Compose starts and removes clusters; the Docker SDK gives state and counters. Ev
 labelled with the process that owns it, so that the next measure removes what a killed one left.
 """
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cluster.containers.projects import client, down, projects, remove_ended
 from cluster.engine import ClusterPlan, Engine, largest_launcher
 from cluster.host.ownership import Kind, record
 from cluster.links import kernel_support
+from cluster.links.delay_line import FILE
 from cluster.spec.documents.codec import Options
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
@@ -80,8 +82,8 @@ class DockerEngine:
     with_packages: dict[str, str] = field(default_factory=dict)
     """Requirements file -> the image that has its packages, too."""
 
-    def check_links(self, links: Iterable[Link]) -> None:
-        kernel_support.check(links, link_modules(self.image))
+    def check_links(self, links: Iterable[Link], paths: Iterable[Link] = ()) -> None:
+        kernel_support.check(links, link_modules(self.image), paths)
 
     def prepare_run(self, experiment: Experiment, run: RunFolder, data_folder: Path) -> None:
         """Write the run's compose.yml."""
@@ -91,6 +93,7 @@ class DockerEngine:
             image=self.with_packages.get(experiment.requirements or "", self.image),
             user=self.user,
             data_folder=data_folder,
+            delay_line=self._needs_delay_line(experiment.shaped_paths.values()),
         )
         header = "# Repeat this run by hand: docker compose -f THIS_FILE up\n"
         run.compose.write_text(header + yaml.safe_dump(document, sort_keys=False))
@@ -99,7 +102,11 @@ class DockerEngine:
         return NODE_USER if os.geteuid() == 0 else None
 
     def cluster(self, plan: ClusterPlan) -> DockerCluster:
-        return DockerCluster(plan)
+        return DockerCluster(plan, self._needs_delay_line(plan.paths.values()))
+
+    def _needs_delay_line(self, paths: Collection[Link]) -> bool:
+        is_delayed = any(path.delay_s for path in paths)
+        return is_delayed and kernel_support.needs_delay_line(paths, link_modules(self.image))
 
     def remove_leftovers(self, session: str) -> None:
         for project, label in projects(client(), SESSION_LABEL).items():
@@ -107,7 +114,12 @@ class DockerEngine:
                 down(project)
 
 
+@functools.cache
 def link_modules(image: str) -> set[str]:
     """Modules of the kernel that containers run on, which may be a virtual machine's."""
     command = "docker run --rm --pull never --network none --user 0:0 --read-only --cap-drop ALL"
-    return kernel_support.try_modules([*command.split(), "--cap-add", "NET_ADMIN", image])
+    command += " --cap-add NET_ADMIN"
+    with_device = [*command.split(), "--device", str(FILE), image]
+    return kernel_support.try_modules(with_device) or kernel_support.try_modules(
+        [*command.split(), image]
+    )

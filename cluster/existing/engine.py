@@ -87,7 +87,7 @@ class HostsEngine(Engine):
         }
         return {"name": EXISTING, **given, "cpu_limits": None, "memory_limits": None}
 
-    def check_links(self, links: Iterable[Link]) -> None:
+    def check_links(self, links: Iterable[Link], paths: Iterable[Link] = ()) -> None:
         raise AssertionError("check() has refused links")
 
     def cluster(self, plan: ClusterPlan) -> HostsCluster:

@@ -87,8 +87,8 @@ def verify_paths(plan: HelperPlan, found: list[MeasuredLink]) -> None:
         served.start()
     for probe in plan.probes:
         ask("ready")
-        path, add_netem = parse_link(probe.path), partial(ask, f"netem {probe.name}")
-        found.append(setup.verify(path, probe.name, probe.to, plan.dilation, add_netem))
+        path, add_delay = parse_link(probe.path), partial(ask, f"delay {probe.name}")
+        found.append(setup.verify(path, probe.name, probe.to, plan.dilation, add_delay))
         rate_probe.report_done(probe.to)
         ask(f"verified {probe.name}")
     if served:

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterable
 
 from cluster.engine import EngineUnavailable
+from cluster.links.delay_line import DEVICE as HOLD
 from cluster.links.tc import INGRESS_DEVICE
 from cluster.spec.links import Link
 
@@ -15,9 +16,10 @@ MODULES = {
     "act_mirred": "tc filter add dev lo parent ffff: protocol all prio 2 u32 match u32 0 0"
     f" action mirred egress redirect dev {INGRESS_DEVICE}",
     "sch_netem": "tc qdisc replace dev lo root netem delay 1ms",
+    "tun": f"ip tuntap add dev {HOLD} mode tap",
 }
 """Kernel module -> a command that works only with it."""
-FOR_RATES = tuple(name for name in MODULES if name != "sch_netem")
+FOR_RATES = tuple(name for name in MODULES if name not in ("sch_netem", "tun"))
 
 
 def try_modules(in_new_namespace: list[str]) -> set[str]:
@@ -29,21 +31,33 @@ def try_modules(in_new_namespace: list[str]) -> set[str]:
     return set(answer.stdout.split()) & set(MODULES)
 
 
-def check(links: Iterable[Link], modules: set[str]) -> None:
-    """EngineUnavailable for a link that this kernel cannot shape."""
+def needs_delay_line(paths: Iterable[Link], modules: set[str]) -> bool:
+    """Whether paths between sites are delayed in user space (cluster/links/delay_line.py)."""
+    return any(path.delay_s for path in paths) and "sch_netem" not in modules
+
+
+def check(links: Iterable[Link], modules: set[str], paths: Iterable[Link] = ()) -> None:
+    """EngineUnavailable for a link, or a path between sites, that this kernel cannot shape."""
+    for path in paths:
+        held = path.delay_s and not path.loss and "tun" in modules
+        check([path], modules | {"sch_netem"} if held else modules)
     for link in links:
         needed = (*FOR_RATES, "sch_netem") if link.needs_netem else FOR_RATES
         missing = [name for name in needed if name not in modules]
         if missing == ["sch_netem"]:
             raise EngineUnavailable(
                 f"link {link}: delay and loss need the kernel module sch_netem (netem), which this"
-                " machine does not have; a rate alone works"
+                f" machine does not have; a rate alone works{_offer(modules)}"
             )
         if missing:
             raise EngineUnavailable(
                 f"link {link}: this machine's kernel has no {', '.join(missing)}, without which no"
                 " link can be shaped"
             )
+
+
+def _offer(modules: set[str]) -> str:
+    return ", and a delay between sites, too" if "tun" in modules else ""
 
 
 def describe(modules: set[str]) -> str:
@@ -53,4 +67,6 @@ def describe(modules: set[str]) -> str:
         raise EngineUnavailable(f"this kernel has no {', '.join(missing)}: links cannot be shaped")
     if "sch_netem" in modules:
         return "rate, delay and loss"
+    if "tun" in modules:
+        return "rate, and delay between sites; else no delay or loss (the kernel has no sch_netem)"
     return "rate; no delay or loss (the kernel has no sch_netem)"

@@ -2,20 +2,24 @@
 
     python -m cluster.links.router_service '{"sites": {"a": ["node0"], "b": ["node1"]}, ...}'
 
-It shapes the paths and answers link helpers until all paths are verified: `ready`, and `netem a-b`,
+It shapes the paths and answers link helpers until all paths are verified: `ready`, and `delay a-b`,
 which adds the delay and loss of a path whose rate was measured. Then nobody can ask it for more; it
-stays for its network namespace, in which the kernel forwards packets.
+stays for its network namespace, in which the kernel forwards packets, and as the delay line where
+there is one.
 """
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
-from cluster.links import router, setup
+from cluster.links import delay_line, router, setup
+from cluster.links.tc import DEVICE
 from cluster.spec.documents.codec import from_json, to_json
 from cluster.spec.sites import parse_between, path_name
 
@@ -35,6 +39,8 @@ class RouterPlan:
     between: str
     """The paths, as --between has them."""
     dilation: float
+    delay_line: bool = False
+    """Whether they are delayed in user space."""
 
     def text(self) -> str:
         return json.dumps(to_json(self))
@@ -74,8 +80,13 @@ def main(text: str) -> int:
     paths = parse_between(plan.between, plan.sites)
     shaped = {pair: path.dilated(plan.dilation) for pair, path in paths.items()}
     addresses = {site: [resolve(node) for node in nodes] for site, nodes in plan.sites.items()}
-    for command in router.rate_commands(shaped, addresses, setup.kernel_tick_s()):
+    device = delay_line.attach(own_mac()) if plan.delay_line else None
+    for command in router.rate_commands(
+        shaped, addresses, setup.kernel_tick_s(), delay_line=plan.delay_line
+    ):
         setup.run(command)
+    if device is not None:
+        _fork_delay_line(device, delay_line.delays(shaped, addresses))
     names = {path_name(pair): pair for pair in paths}
     waiting = {f"verified {name}" for name in names}
     with socket.create_server(("", PORT), backlog=64) as listener:
@@ -87,9 +98,12 @@ def main(text: str) -> int:
                 question = connection.makefile().readline(LONGEST_LINE).strip()
                 kind, _, name = question.partition(" ")
                 answer = ANSWERED
-                if kind == "netem" and name in names:
+                if kind == "delay" and name in names:
+                    pair = names[name]
                     try:
-                        for command in router.netem_commands(shaped, names[name]):
+                        for command in router.delay_commands(
+                            shaped, pair, addresses, plan.delay_line
+                        ):
                             setup.run(command)
                     except setup.LinkFailed as failure:
                         answer = str(failure)
@@ -97,6 +111,20 @@ def main(text: str) -> int:
                 connection.sendall(f"{answer}\n".encode())
     signal.pause()
     return 0
+
+
+def own_mac() -> str:
+    return Path("/sys/class/net", DEVICE, "address").read_text().strip()
+
+
+def _fork_delay_line(device: int, delays: delay_line.Delays) -> None:
+    if os.fork() == 0:
+        try:
+            delay_line.hurry()
+            delay_line.hold(device, delays)
+        finally:
+            os._exit(1)
+    os.close(device)
 
 
 if __name__ == "__main__":

@@ -42,26 +42,26 @@ def set_up(target: Link, node: str, reference: str, dilation: float) -> Measured
     for command in tc.rate_commands(link, kernel_tick_s()):
         run(command)
 
-    def add_netem() -> None:
+    def add_delay() -> None:
         for command in tc.netem_commands(link):
             run(command)
 
-    return verify(target, node, reference, dilation, add_netem)
+    return verify(target, node, reference, dilation, add_delay)
 
 
 def verify(
-    target: Link, name: str, reference: str, dilation: float, add_netem: Callable[[], None]
+    target: Link, name: str, reference: str, dilation: float, add_delay: Callable[[], None]
 ) -> MeasuredLink:
     """Measure what lies between here and the reference, whose rate is limited already.
 
-    `add_netem` adds delay and loss, after the rate. `name` is that of a node, or of a path.
+    `add_delay` adds delay and loss, after the rate. `name` is that of a node, or of a path.
     """
     link, what = target.dilated(dilation), describe(name)
     try:
         measured = verify_rate(link, name, reference, kernel_tick_s())
         plain_s = rate_probe.measure_round_trip_s(reference) if link.delay_s else 0.0
         if link.needs_netem:
-            add_netem()
+            add_delay()
         if link.delay_s:
             delay_s = measure_delay_s(reference, plain_s, link.delay_s)
             measured = dataclasses.replace(measured, delay_ms=round(delay_s * 1000, 3))

@@ -38,6 +38,7 @@ from cluster.spec.links import Link
 from cluster.spec.sites import Pair, path_name, write_between
 
 ENTRY = "workloads.worker"
+ANSWERS = (Kind.STATISTICS, Kind.STOPPED, Kind.CHANGED, Kind.BACKGROUND, Kind.DISTURBED)
 START_TIMEOUT_S = 120
 STATISTICS_TIMEOUT_S = 20
 STOPPED_TIMEOUT_S = 2
@@ -59,9 +60,12 @@ PASSED_ON = (
 class NetnsCluster(Cluster):
     """See cluster.engine.Cluster."""
 
-    def __init__(self, plan: ClusterPlan, packages: Path | None = None) -> None:
-        """`packages` has those that nodes need beside torch."""
-        self.plan, self._packages = plan, packages
+    def __init__(
+        self, plan: ClusterPlan, packages: Path | None = None, delay_line: bool = False
+    ) -> None:
+        """`packages` has those that nodes need beside torch. With a `delay_line` paths between
+        sites are delayed in user space."""
+        self.plan, self._packages, self._delay_line = plan, packages, delay_line
         self.process: subprocess.Popen[str] | None = None
         self.links: list[MeasuredLink] = []
         self._groups: cgroups.Groups | None = None
@@ -80,7 +84,9 @@ class NetnsCluster(Cluster):
     def __enter__(self) -> Self:
         try:
             command = [sys.executable, "-m", "cluster.namespaces.supervisor"]
-            plan = supervisor_plan(self.plan, self._create_groups(), self._packages)
+            plan = supervisor_plan(
+                self.plan, self._create_groups(), self._packages, self._delay_line
+            )
             with interruption.held_back():
                 self.process = subprocess.Popen(
                     [*unshare_command(), *command, plan.to_json()],
@@ -167,7 +173,7 @@ class NetnsCluster(Cluster):
                 self.links, self._complaint = list(message.links), message.complaint
                 if message.complaint is not None:
                     self._started.set()
-            elif message.kind in (Kind.STATISTICS, Kind.STOPPED, Kind.CHANGED, Kind.DISTURBED):
+            elif message.kind in ANSWERS:
                 self._answers.put(message)
             elif message.kind == Kind.EXIT:
                 self._exits[message.rank] = message.code
@@ -188,15 +194,17 @@ class NetnsCluster(Cluster):
 
     def change_link(self, place: int | Pair, link: Link) -> None:
         name = place if isinstance(place, int) else path_name(place)
-        line = f"{Command.CHANGE} {name} {link}"
-        answer = self._ask(line, Kind.CHANGED, CHANGE_TIMEOUT_S)
-        if answer is None or answer.complaint:
-            why = answer.complaint if answer else "the supervisor does not answer"
-            raise EngineError(why or "")
+        self._command(f"{Command.CHANGE} {name} {link}", Kind.CHANGED)
+
+    def send_background(self, is_on: bool) -> None:
+        self._command(f"{Command.BACKGROUND} {'on' if is_on else 'off'}", Kind.BACKGROUND)
 
     def disturb(self, kind: str, rank: int) -> None:
-        line = f"{Command.DISTURB} {kind} {rank}"
-        answer = self._ask(line, Kind.DISTURBED, CHANGE_TIMEOUT_S)
+        self._command(f"{Command.DISTURB} {kind} {rank}", Kind.DISTURBED)
+
+    def _command(self, line: str, kind: Kind) -> None:
+        """EngineError with the supervisor's complaint."""
+        answer = self._ask(line, kind, CHANGE_TIMEOUT_S)
         if answer is None or answer.complaint:
             why = answer.complaint if answer else "the supervisor does not answer"
             raise EngineError(why or "")
@@ -242,7 +250,10 @@ class NetnsCluster(Cluster):
 
 
 def supervisor_plan(
-    plan: ClusterPlan, cgroups: dict[int, list[str]], packages: Path | None = None
+    plan: ClusterPlan,
+    cgroups: dict[int, list[str]],
+    packages: Path | None = None,
+    delay_line: bool = False,
 ) -> SupervisorPlan:
     return SupervisorPlan(
         nodes=plan.nodes,
@@ -259,6 +270,8 @@ def supervisor_plan(
         processes=plan.processes,
         sites=plan.sites,
         between=write_between(plan.paths),
+        delay_line=delay_line,
+        background=plan.background or "",
         dilation=plan.dilation,
         environment={
             "MASTER_ADDR": node_name(0),

@@ -5,6 +5,7 @@ children. When it ends, for whatever reason, the kernel removes every namespace,
 process with it; only control groups, where CPU or memory is limited, must be removed.
 """
 
+import functools
 import importlib.util
 import os
 import subprocess
@@ -87,6 +88,7 @@ def open_engine(
     return NetnsEngine({file: packages.ensure(Path(file), say) for file in files})
 
 
+@functools.cache
 def link_modules() -> set[str]:
     return kernel_support.try_modules(unshare_command())
 
@@ -107,15 +109,18 @@ class NetnsEngine(Engine):
             "memory_limits": _limits_by("memory"),
         }
 
-    def check_links(self, links: Iterable[Link]) -> None:
-        kernel_support.check(links, link_modules())
+    def check_links(self, links: Iterable[Link], paths: Iterable[Link] = ()) -> None:
+        kernel_support.check(links, link_modules(), paths)
 
     def node_user(self, rank: int) -> int | None:
         first = first_user()
         return None if first is None else first + rank
 
     def cluster(self, plan: ClusterPlan) -> NetnsCluster:
-        return NetnsCluster(plan, self._packages.get(plan.requirements or ""))
+        paths = plan.paths.values()
+        is_delayed = any(path.delay_s for path in paths)
+        delay_line = is_delayed and kernel_support.needs_delay_line(paths, link_modules())
+        return NetnsCluster(plan, self._packages.get(plan.requirements or ""), delay_line)
 
 
 def _limits_by(controller: str) -> str | None:

@@ -5,14 +5,16 @@ A path is measured between the first nodes of its two sites, before their own li
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from cluster.host.process_state import how_ended
-from cluster.links import rate_probe, router, setup
+from cluster.links import delay_line, rate_probe, router, setup
 from cluster.links.tc import CONGESTION_CONTROL
+from cluster.namespaces import isolation
 from cluster.namespaces.links import answers, in_namespace
 from cluster.namespaces.network import (
     address,
@@ -46,17 +48,52 @@ class Routed:
     namespace: int
     """The router's."""
     dilation: float
+    delay_line: bool = False
+    """Whether they are delayed in user space."""
 
     @classmethod
     def of(cls, plan: SupervisorPlan, namespaces: list[int]) -> "Routed":
         paths = parse_between(plan.between, plan.sites) if plan.between else {}
         nodes = namespaces[: plan.nodes]
-        return cls(plan.sites, paths, nodes, namespaces[-1], plan.dilation)
+        router_of = namespaces[-1]
+        return cls(plan.sites, paths, nodes, router_of, plan.dilation, plan.delay_line)
 
     @property
     def shaped(self) -> dict[Pair, Link]:
         """In this host's time."""
         return {pair: path.dilated(self.dilation) for pair, path in self.paths.items()}
+
+    @property
+    def addresses(self) -> dict[str, list[str]]:
+        """Of each site's nodes."""
+        return {site: list(map(address, ranks)) for site, ranks in self.sites.items()}
+
+
+def start_delay_line(routed: Routed) -> int:
+    """A process in the router's namespace; its device is there when this returns."""
+    is_up, tell = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            name_process("delay-line")
+            nothing = os.open("/dev/null", os.O_RDWR)
+            for descriptor in (0, 1):
+                os.dup2(nothing, descriptor)
+            enter(routed.namespace)
+            device = delay_line.attach(ROUTER_MAC)
+            delay_line.hurry()
+            isolation.drop_privileges(None)
+            os.write(tell, b"up")
+            delay_line.hold(device, delay_line.delays(routed.shaped, routed.addresses))
+        except BaseException as error:
+            print(f"the delay line between sites: {error}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(1)
+    os.close(tell)
+    with os.fdopen(is_up, "rb") as answer:
+        if not answer.read(2):
+            raise OSError("the delay line between sites did not start")
+    return process
 
 
 def build(routed: Routed) -> None:
@@ -67,7 +104,7 @@ def build(routed: Routed) -> None:
         f" netns /proc/{os.getpid()}/fd/{routed.namespace}",
         f"link set {router.NAME} master switch up",
     )
-    addresses = {site: [address(rank) for rank in ranks_] for site, ranks_ in routed.sites.items()}
+    addresses = routed.addresses
     with inside(routed.namespace):
         disable_ipv6()
         ip_batch(
@@ -78,7 +115,8 @@ def build(routed: Routed) -> None:
         )
         for name, value in (CONGESTION_CONTROL, *router.SETTINGS.items()):
             Path("/proc/sys", *name.split(".")).write_text(value)
-        for command in router.rate_commands(routed.shaped, addresses, setup.kernel_tick_s()):
+        tick_s = setup.kernel_tick_s()
+        for command in router.rate_commands(routed.shaped, addresses, tick_s, routed.delay_line):
             setup.run(command)
     for site, ranks_ in routed.sites.items():
         others = router.reached_by_router(routed.paths, site)
@@ -126,14 +164,15 @@ def _serve(namespace: int) -> int:
 
 
 def _verify(routed: Routed, pair: Pair, reference: str) -> LinkAnswer:
-    def add_netem() -> None:
+    def add_delay() -> None:
+        shaped, addresses = routed.shaped, routed.addresses
         with inside(routed.namespace):
-            for command in router.netem_commands(routed.shaped, pair):
+            for command in router.delay_commands(shaped, pair, addresses, routed.delay_line):
                 setup.run(command)
 
     try:
         name, path = path_name(pair), routed.paths[pair]
-        found = setup.verify(path, name, reference, routed.dilation, add_netem)
+        found = setup.verify(path, name, reference, routed.dilation, add_delay)
         return LinkAnswer(measured=found)
     except setup.LinkFailed as failure:
         return LinkAnswer(measured=failure.measured, complaint=str(failure))
@@ -142,7 +181,8 @@ def _verify(routed: Routed, pair: Pair, reference: str) -> LinkAnswer:
 def change(routed: Routed, pair: Pair, path: Link) -> None:
     """Give a path other rates, in place."""
     changed = {**routed.shaped, pair: path.dilated(routed.dilation)}
-    commands = router.change_commands(changed, pair, setup.kernel_tick_s())
+    tick_s = setup.kernel_tick_s()
+    commands = router.change_commands(changed, pair, tick_s, routed.delay_line)
     with inside(routed.namespace):
         tc_batch(*(" ".join(command[1:]) for command in commands))
 

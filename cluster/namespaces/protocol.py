@@ -14,6 +14,7 @@ from cluster.spec.documents.codec import from_json, to_json
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 
 SUPERVISOR, REFERENCE, HELPER = "supervisor", "link-reference", "-helper"
+BACKGROUND = "background"
 """Names of processes before workers are forked: `ps` shows 15 characters, node4095-helper."""
 
 
@@ -33,6 +34,8 @@ class Command(StrEnum):
     """Answer with the nodes that do not run."""
     CHANGE = "change"
     """`change PLACE LINK`: give a shaped link (PLACE is a rank) or path (a-b) other rates."""
+    BACKGROUND = "background"
+    """`background on` or `background off`: begin or end background traffic."""
     DISTURB = "disturb"
     """`disturb KIND RANK`: kill, stop, resume, unplug or plug a node."""
 
@@ -48,6 +51,8 @@ class Kind(StrEnum):
     """The answer to Command.STOPPED."""
     CHANGED = "changed"
     """The answer to Command.CHANGE; the complaint says what went wrong."""
+    BACKGROUND = "background"
+    """The answer to Command.BACKGROUND; the complaint says what went wrong."""
     DISTURBED = "disturbed"
     """The answer to Command.DISTURB; the complaint says what went wrong."""
     EXIT = "exit"
@@ -109,6 +114,10 @@ class SupervisorPlan:
     """Processes and threads that each node may have."""
     dilation: float = 1.0
     """Seconds on this host for each emulated second."""
+    delay_line: bool = False
+    """Whether paths between sites are delayed in user space, since the kernel has no netem."""
+    background: str = ""
+    """Background traffic, as --background has it; empty without."""
 
     def to_json(self) -> str:
         return json.dumps(to_json(self))

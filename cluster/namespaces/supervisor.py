@@ -17,12 +17,13 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.host.process_state import how_ended, how_stopped
 from cluster.links import setup
 from cluster.namespaces import isolation, links, network, paths
+from cluster.namespaces.background import Senders
 from cluster.namespaces.disturb import disturb
 from cluster.namespaces.protocol import (
     REFERENCE,
@@ -48,6 +49,8 @@ def main(document: str) -> int:
     plan = SupervisorPlan.from_json(document)
     network.write_hosts_file(plan.nodes)
     namespaces = network.create_namespaces(plan.nodes + bool(plan.between))
+    if plan.delay_line:
+        paths.start_delay_line(paths.Routed.of(plan, namespaces))
     builder = os.fork()
     if builder == 0:
         os._exit(build(plan, namespaces))
@@ -58,12 +61,13 @@ def main(document: str) -> int:
     if reason := await_builder(builder):
         print(reason, file=sys.stderr)
         return 1
+    senders = Senders.start(plan, namespaces)
     view = isolation.View.of(plan.session, plan.data_folder, *plan.user_folders)
     nodes = {
         fork_node(rank, namespaces, plan, view, entry.main): rank for rank in range(plan.nodes)
     }
     send(Message(Kind.READY))
-    watch(nodes, LinkControl(plan, namespaces), send)
+    watch(nodes, LinkControl(plan, namespaces, senders), send)
     return 0
 
 
@@ -174,10 +178,11 @@ def become_node(
 
 @dataclass(frozen=True)
 class LinkControl:
-    """The shaped links of running nodes."""
+    """The shaped links of running nodes, and background traffic on them."""
 
     plan: SupervisorPlan
     namespaces: list[int]
+    senders: Senders = field(default_factory=Senders)
 
     def statistics(self) -> list[LinkStatistics]:
         found = links.read_statistics(list(self.plan.links), self.namespaces)
@@ -228,6 +233,8 @@ def watch(nodes: dict[int, int], shaped: LinkControl, send: Send) -> None:
 
 def answer(line: str, nodes: dict[int, int], shaped: LinkControl) -> Message:
     command, *words = line.split(" ")
+    if command == Command.BACKGROUND and len(words) == 1:
+        return Message(Kind.BACKGROUND, complaint=shaped.senders.turn(words[0] == "on"))
     if command == Command.CHANGE and len(words) == 2:
         return Message(Kind.CHANGED, complaint=shaped.change(*words))
     if command == Command.DISTURB and len(words) == 2:

@@ -14,6 +14,7 @@ from reprlib import repr as short
 from typing import Any, Self
 
 from cluster.spec import experiment_checks, program, synthetic
+from cluster.spec.background import Flow, parse_background
 from cluster.spec.catalogue import DATASETS
 from cluster.spec.dilation import UNDILATED
 from cluster.spec.documents import schema1
@@ -172,6 +173,10 @@ class Experiment:
     """rates over time, from when training begins: 2:lte.csv for node 2's link, a-b:FILE for a path
     between sites; lines of seconds,mbit, or a Mahimahi trace; or the trace itself,
     2:0s=100mbit/20s=10mbit; repeat the flag for more cases"""
+    background: str | None = _option(None, "cluster", "NODE-NODE:RATE[,...]")
+    """others' traffic on the nodes' links while they train: with 1-3:10mbit, node 1 sends 10 Mbit/s
+    to node 3, or what a full link leaves it; not counted as the workers' bytes; repeat the flag for
+    more cases"""
     straggler: str | None = _option(None, "cluster", "RANK:CORES[,...]")
     """nodes with less CPU: 1:0.5; repeat the flag for more cases, as with --bottleneck"""
     total_memory: str | None = _option(None, "cluster", "SIZE")
@@ -399,6 +404,10 @@ class Experiment:
         return parse_traces(self.link_trace) if self.link_trace else {}
 
     @property
+    def background_flows(self) -> tuple[Flow, ...]:
+        return parse_background(self.background) if self.background else ()
+
+    @property
     def shaped_paths(self) -> dict[Pair, Link]:
         """The same of paths between sites."""
         return {} if self.virtual else self.paths
@@ -415,6 +424,16 @@ class Experiment:
     def site_of(self, rank: int) -> str | None:
         """The node's site; None without sites."""
         return parse_sites(self.sites)[rank] if self.sites else None
+
+    def rate_between(self, source: int, destination: int) -> int | None:
+        """Bits a second that links and path carry from one node to another; None: no limit."""
+        links, ends = self.links, (self.site_of(source), self.site_of(destination))
+        rates = [links[source].rate_bit] if source in links else []
+        rates += [links[destination].down_bit] if destination in links else []
+        for pair, path in self.paths.items():
+            if set(pair) == set(ends):
+                rates.append(path.rate_bit if pair == ends else path.down_bit)
+        return min(rates, default=None)
 
     @property
     def links_by_rank(self) -> list[Link | None]:
@@ -493,7 +512,8 @@ class Experiment:
         nodes = None if LAUNCHERS[self.launcher].on_hosts_only else self.nodes  # some may stay idle
         return (
             *(nodes, self.virtual, self.cpus, self.link, self.bottleneck, self.straggler),
-            *(self.sites, self.between, self.inside, self.launcher, self.total_memory, self.gpu),
+            *(self.sites, self.between, self.inside, self.background),
+            *(self.launcher, self.total_memory, self.gpu),
             *(self.dilation,),
             *(self.user_folders, self.requirements, self.network),
             *(self.fault, self.storm, self.on_failure),
@@ -522,6 +542,7 @@ class Experiment:
             self.sites is not None and f"{len(self.site_members)}sites",
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
             self.link_trace is not None and "trace",
+            self.background is not None and "background",
             self.fault is not None and "fault",
             self.storm is not None and "storm",
         ]

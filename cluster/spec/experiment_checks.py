@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.spec import catalogue, own_code, program, synthetic, virtual
+from cluster.spec.background import parse_background, write_background
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.continuing import check_state
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
@@ -37,7 +38,7 @@ from cluster.spec.options import (
     ineffective_options,
 )
 from cluster.spec.own_code import LIBRARY_FORMS
-from cluster.spec.quantities import parse_memory, write_memory
+from cluster.spec.quantities import RATES, parse_memory, write_memory, write_scaled
 from cluster.spec.sites import (
     parse_between,
     parse_inside,
@@ -68,6 +69,7 @@ def complete(experiment: Experiment) -> None:
         _check_nodes(experiment)
         _check_sites(experiment)
         _check_traces(experiment)
+        _check_background(experiment)
         _check_memory(experiment)
         _check_dilation(experiment)
         return
@@ -94,6 +96,7 @@ def complete(experiment: Experiment) -> None:
     _check_gpu(experiment)
     _check_steps(experiment)
     _check_traces(experiment)
+    _check_background(experiment)
     check_state(experiment)
     faults.check(experiment)
 
@@ -497,6 +500,34 @@ def _check_traces(experiment: Experiment) -> None:
     _set(experiment, link_trace=write_traces(traces))
 
 
+def _check_background(experiment: Experiment) -> None:
+    """Between two nodes, on links that can carry it; stored in one spelling."""
+    text, nodes = experiment.background, experiment.nodes
+    if text is None:
+        return
+    flows = _parsed(f"background {text!r}", parse_background, text)
+    if experiment.program is not None:
+        raise SpecError(
+            "background does not apply to a program, whose bytes could not be told from it"
+        )
+    if experiment.virtual:
+        raise SpecError("background does not apply to virtual workers: nothing is on a link")
+    for flow in flows:
+        for rank in (flow.source, flow.destination):
+            if rank >= nodes:
+                raise SpecError(
+                    f"background {text!r}: there is no node {rank}, the {nodes} nodes are 0 to"
+                    f" {nodes - 1}"
+                )
+        least = experiment.rate_between(flow.source, flow.destination)
+        if least is not None and flow.rate_bit >= least:
+            raise SpecError(
+                f"background {flow} would fill the {write_scaled(least, RATES)} between node"
+                f" {flow.source} and node {flow.destination}: choose a lower rate"
+            )
+    _set(experiment, background=write_background(flows))
+
+
 def _check_memory(experiment: Experiment) -> None:
     """Refuse a share in which no worker can start; store the total in one spelling."""
     total, nodes = experiment.total_memory, experiment.nodes
@@ -543,10 +574,10 @@ def _check_gpu(experiment: Experiment) -> None:
         )
     if experiment.launcher == "spark":
         raise SpecError("gpu does not apply to launcher spark: use torch or horovod")
-    for option in ("link", "bottleneck", "between", "inside"):
+    for option in ("link", "bottleneck", "between", "inside", "background"):
         if getattr(experiment, option) is not None:
             raise SpecError(
-                f"{option} does not go with gpu: it shapes eth0, which traffic between GPUs of one"
+                f"{option} does not go with gpu: it is on eth0, which traffic between GPUs of one"
                 " host does not cross"
             )
 

@@ -34,6 +34,10 @@ def test_paths_between_sites_reach_their_targets(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
+def test_background_traffic_is_not_the_workers(tmp_path: Path) -> None:
+    laws.background_is_not_the_workers_traffic("docker", tmp_path)
+
+
 @pytest.mark.timed
 def test_a_link_follows_its_trace(tmp_path: Path) -> None:
     laws.a_link_follows_its_trace("docker", tmp_path)

@@ -59,6 +59,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "between": ("b-a:5mbit/0.01gbit/10ms", "a-b:10mbit/5mbit/10ms"),
     "inside": ("b:1gbit,a:0.1gbit", "a:100mbit,b:1gbit"),
     "link_trace": ("1:0s=10mbit/2.50s=0.005gbit/3s=5mbit", "1:0s=10mbit/2.5s=5mbit"),
+    "background": ("2-0:0.01gbit,1-3:500kbit", "1-3:500kbit,2-0:10mbit"),
     "straggler": ("1:0.50", "1:0.5"),
     "total_memory": ("4096m", "4g"),
     "interval": ("2", 2.0),

@@ -7,7 +7,9 @@ connection when it is closed: programs report closed ones themselves (workloads/
 import socket
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from cluster.spec.background import PORT as BACKGROUND_PORT
 from cluster.spec.documents.events import ConnectionBytes
 from workloads.counters.connections import Connection
 from workloads.program.on_path.gradwire_tcp import end_name, parse_tcp_info
@@ -26,15 +28,36 @@ FIXED = 72
 """Bytes of struct inet_diag_msg, before its attributes."""
 
 
+class Ends(NamedTuple):
+    """Addresses as text, ADDRESS:PORT, and their ports."""
+
+    local: str
+    remote: str
+    local_port: int
+    remote_port: int
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it leads to the node itself."""
+        return self.local.rpartition(":")[0] == self.remote.rpartition(":")[0]
+
+
 def read_node_connections() -> list[Connection]:
-    """All connections to other nodes; none where the kernel does not tell (no tcp_diag)."""
-    found: list[Connection] = []
+    """All connections of workers and programs to other nodes; none where the kernel does not tell
+    (no tcp_diag)."""
+    found = (_connection(ends, info) for ends, info in read_infos())
+    return [connection for connection in found if connection is not None]
+
+
+def read_infos() -> Iterator[tuple[Ends, bytes]]:
+    """Both ends and struct tcp_info of all connections."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            found += filter(None, map(_connection, _dump(family)))
+            messages = list(_dump(family))
         except OSError:
             continue
-    return found
+        for message in messages:
+            yield _ends(message), _attribute(message, INFO)
 
 
 def _dump(family: int) -> Iterator[bytes]:
@@ -52,8 +75,7 @@ def _dump(family: int) -> Iterator[bytes]:
                 at += (length + 3) & ~3
 
 
-def _connection(message: bytes) -> Connection | None:
-    """One connection to elsewhere; None for one within the node."""
+def _ends(message: bytes) -> Ends:
     family = message[0]
     ports = struct.unpack_from(">HH", message, 4)
     size = 4 if family == socket.AF_INET else 16
@@ -61,12 +83,18 @@ def _connection(message: bytes) -> Connection | None:
         end_name((socket.inet_ntop(family, message[at : at + size]), port))
         for at, port in zip((8, 24), ports, strict=True)
     )
-    counted = parse_tcp_info(_attribute(message, INFO))
-    if counted is None or local.rpartition(":")[0] == remote.rpartition(":")[0]:
+    return Ends(local, remote, *ports)
+
+
+def _connection(ends: Ends, info: bytes) -> Connection | None:
+    """One connection to elsewhere; None for one within the node, and for background traffic."""
+    counted = parse_tcp_info(info)
+    if counted is None or ends.is_inside or BACKGROUND_PORT in (ends.local_port, ends.remote_port):
         return None
     acknowledged, received, retransmitted = counted
     # Without the send queue, which the kernel reads a moment before: it may be in both.
-    return Connection(ConnectionBytes(local, remote, acknowledged, received), retransmitted)
+    counts = ConnectionBytes(ends.local, ends.remote, acknowledged, received)
+    return Connection(counts, retransmitted)
 
 
 def _attribute(message: bytes, wanted: int) -> bytes:

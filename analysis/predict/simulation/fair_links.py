@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.simulation.nodes import NO_PATHS, Node, Paths
+from analysis.predict.simulation.nodes import NO_PATHS, Background, Node, Paths
 
-DATA_ROWS = 4
+DATA_ROWS = 5
 """Of what a message uses: its sender's link, its receiver's, the host, the path between their
-sites. Then come links that carry its acknowledgements, which take their share but hold nothing
-up."""
+sites, and of background traffic its own rate. Then come links that carry its acknowledgements,
+which take their share but hold nothing up."""
 LINE_RATE = 5e9
 """Bytes per second where nothing limits a message: memory."""
 LEAST_RATE = 1e-9
@@ -30,7 +30,13 @@ all."""
 class Links:
     """Max-min fair shares of links with token buckets, and of what the host copies."""
 
-    def __init__(self, nodes: Sequence[Node], host: float, paths: Paths = NO_PATHS) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        host: float,
+        paths: Paths = NO_PATHS,
+        background: Sequence[Background] = (),
+    ) -> None:
         self.rate = [*(node.up for node in nodes), *(node.down for node in nodes)]
         bursts = [node.burst_bytes for node in nodes] * 2
         self.tokens = {
@@ -50,6 +56,9 @@ class Links:
         for pair, number in self.path_number.items():
             self.path_of[pair] = number
         self.ack_share = np.array([node.ack_share for node in nodes])
+        self.background = [(flow.source, flow.destination, (1, 1, 1)) for flow in background]
+        self.own_rate = [math.inf, *(flow.rate for flow in background)]
+        """Of background traffic; the first is that of messages, which have none."""
         self.used: list[float] = []
         self._found: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
         """The same messages are on their way again and again."""
@@ -69,31 +78,36 @@ class Links:
         if key not in self._found:
             if len(self._found) >= MOST_REMEMBERED:
                 self._found.clear()
-            self._found[key] = self._shares(ends)
+            rates, used = self._shares((*ends, *self.background))
+            self._found[key] = rates[: len(ends)], used
         rates, self.used = self._found[key]
         return rates
 
     def _shares(self, ends: tuple[Ends, ...]) -> tuple[list[float], list[float]]:
-        """Also what each link carries."""
+        """Also what each link carries. The last messages are background traffic."""
         source = np.array([of for of, _, _ in ends], dtype=np.int64)
         destination = np.array([to for _, to, _ in ends], dtype=np.int64)
         counts = np.array([weight for _, _, weight in ends], dtype=float).reshape(-1, 3).T
         host = len(self.rate)
-        resources = host + 1 + len(self.path_rate)
-        capacity = np.array([*self.rate, self.host, *self.path_rate])
+        own = host + 1 + len(self.path_rate)
+        resources = own + len(self.own_rate)
+        own_of = np.full_like(source, own)
+        own_of[len(source) - len(self.background) :] += np.arange(1, len(self.own_rate))
+        capacity = np.array([*self.rate, self.host, *self.path_rate, *self.own_rate])
         capacity[[link for link, tokens in self.tokens.items() if tokens > 0]] = math.inf
         half = len(self.rate) // 2
         of = np.stack(
             [
                 *(source, destination + half, np.full_like(source, host)),
                 host + 1 + self.path_of[self.site[source], self.site[destination]],
+                own_of,
                 *(destination, source + half),  # where acknowledgements go
                 host + 1 + self.path_of[self.site[destination], self.site[source]],
             ]
         )
         acks = self.ack_share[destination]
         to_acks = np.vstack([acks * counts[1], acks * counts[0], acks * counts[2]])
-        weights = np.vstack([counts, counts[2], to_acks])
+        weights = np.vstack([counts, counts[2], np.ones(len(source)), to_acks])
         rates = np.full(len(source), math.inf)
         undecided = np.ones(len(source), dtype=bool)
         while undecided.any():

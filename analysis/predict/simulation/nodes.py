@@ -42,6 +42,16 @@ NO_PATHS: Paths = MappingProxyType({})
 
 
 @dataclass(frozen=True)
+class Background:
+    """Bytes that others send from one node to another without end, at no more than this rate."""
+
+    source: int
+    destination: int
+    rate: float
+    """Bytes per second."""
+
+
+@dataclass(frozen=True)
 class Node:
     """A node's link, in bytes per second each way, and its computing time in a round."""
 

@@ -37,6 +37,7 @@ from analysis.predict.simulation.message_plan import (
 from analysis.predict.simulation.nodes import (
     BUFFERED_BYTES,
     NO_PATHS,
+    Background,
     Costs,
     Node,
     Paths,
@@ -61,13 +62,15 @@ def simulate(
     rounds: int,
     costs: Costs,
     paths: Paths = NO_PATHS,
+    background: Sequence[Background] = (),
 ) -> Timeline:
     """What `rounds` rounds take; schedule(t) has the messages of round t.
 
     Where a round has several buckets (Node.earlier_s), schedule(t) are the messages of the t-th
     bucket of all rounds.
 
-    `paths` are between sites: all messages between two of them share one.
+    `paths` are between sites: all messages between two of them share one. `background` has its
+    share of links and paths all the time.
 
     Nodes that are alike, and whose partners are, do the same at the same time: one of each kind is
     simulated, with the number of messages that share each link. Messages from one node to several
@@ -76,7 +79,7 @@ def simulate(
     flows = [schedule(index) for index in range(rounds * len(nodes[0].earlier_s))]
     steps = sum(step_count(messages) for messages in flows)
     several = len(set(nodes)) > 1
-    alone = not paths and not any(node.trace for node in nodes)
+    alone = not paths and not background and not any(node.trace for node in nodes)
     """Nothing is shared, and nothing changes: there is a quick form."""
     if (
         alone
@@ -86,7 +89,7 @@ def simulate(
     ):
         return permutations.simulate(flows, nodes, costs)
     kinds = node_kinds(flows, nodes)
-    if have_clashes(flows, kinds):
+    if background or have_clashes(flows, kinds):
         kinds = list(range(len(nodes)))
     first = [nodes[kinds.index(kind)] for kind in range(max(kinds) + 1)]
     members = Counter(kinds)
@@ -96,13 +99,18 @@ def simulate(
         if all(map(permutations.is_permutation, flows)):
             found = permutations.simulate(alike, first, costs)
             return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
-    found = _Simulation(Plan.of(between, len(first)), first, costs, paths).run()
+    found = _Simulation(Plan.of(between, len(first)), first, costs, paths, background).run()
     return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
 
 
 class _Simulation:
     def __init__(
-        self, plan: Plan, nodes: Sequence[Node], costs: Costs, paths: Paths = NO_PATHS
+        self,
+        plan: Plan,
+        nodes: Sequence[Node],
+        costs: Costs,
+        paths: Paths = NO_PATHS,
+        background: Sequence[Background] = (),
     ) -> None:
         self.plan, self.nodes, self.costs = plan, nodes, costs
         self.now = 0.0
@@ -118,7 +126,7 @@ class _Simulation:
         self.begun = [0.0] * len(nodes)
         shape = (len(plan.part), len(nodes))
         self.computed, self.exchanged = np.zeros(shape), np.zeros(shape)
-        self.links = Links(nodes, costs.bytes_per_s, paths)
+        self.links = Links(nodes, costs.bytes_per_s, paths, background)
         self.paths = paths
         self._follow_traces()
 

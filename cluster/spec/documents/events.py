@@ -100,6 +100,8 @@ class Boundary(Event):
     """TCP segments with data, without retransmissions."""
     connections: list[ConnectionBytes] | None = None
     """Every open TCP connection; null on an old kernel."""
+    background: Counters | None = None
+    """What of `counters` is background traffic (`--background`), cumulative, too; null without."""
 
 
 class Phase(Boundary, kind="phase"):

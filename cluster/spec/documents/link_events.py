@@ -1,4 +1,4 @@
-"""Events of links over time, which the host writes to events/host.jsonl."""
+"""Events of links over time, and of background traffic, written to events/host.jsonl."""
 
 from cluster.spec.documents.codec import Amount
 from cluster.spec.documents.event import Event
@@ -15,3 +15,12 @@ class LinkChanged(Event, kind="link_changed"):
     """Mbit/s from the node, or from the first site to the second."""
     down_mbit: Amount
     """Mbit/s in the other direction."""
+
+
+class BackgroundChanged(Event, kind="background"):
+    """Background traffic begins or ends; all of its flows do at once."""
+
+    flows: str
+    """As `--background` has them, such as 1-3:10mbit."""
+    is_on: bool
+    """Whether it begins."""

@@ -84,6 +84,9 @@ class Bytes(Document):
     those that come back."""
     total: Traffic
     """In all phases."""
+    background: Traffic | None = None
+    """Background traffic (`--background`) of all nodes, which no other number counts; null
+    without."""
     nodes: list[NodeTraffic] = field(default_factory=list)
     """Every node's bytes."""
 

@@ -107,7 +107,7 @@ NOTHING_SENT = "which exchanges nothing"
 EXCHANGE_OPTIONS = (
     *("average", "reduce", "local_steps", "bucket_mb", "overlap", "compress", "buffers", "lr_rule"),
     *("error_feedback", "outer", "stream"),
-    *("link", "bottleneck", "sites", "between", "inside", "link_trace"),
+    *("link", "bottleneck", "sites", "between", "inside", "link_trace", "background"),
 )
 """Options that mean nothing without an exchange."""
 
