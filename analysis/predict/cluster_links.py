@@ -21,7 +21,7 @@ def links_of(run: Experiment, workers: int | None = None) -> dict[str, Any]:
         for place, trace in run.link_traces.items()
     )
     sites = tuple(run.site_members.values())
-    more = {"paths": paths, "traces": traces, "background": run.background_flows}
+    more = {"paths": paths, "traces": traces, "background": run.background_flows, "order": run.ring}
     return {**found, "sites": sites, **more}
 
 

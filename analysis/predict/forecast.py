@@ -87,6 +87,8 @@ class Cluster:
     """As they are sent; empty: one, or what the strategy makes by itself."""
     sites: tuple[tuple[int, ...], ...] = ()
     """Ranks of each site's workers."""
+    order: tuple[int, ...] | None = None
+    """Of workers in a ring; None: by rank."""
     paths: tuple[tuple[Sites, Link], ...] = ()
     """Between two sites, by their numbers, where they are shaped; up is from the first."""
     traces: tuple[tuple[int | Sites, Trace], ...] = ()
@@ -146,6 +148,7 @@ class Cluster:
             seed=self.seed,
             bucket_bytes=self.buckets,
             sites=self.sites,
+            order=self.order,
         )
 
     @property

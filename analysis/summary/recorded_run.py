@@ -148,12 +148,13 @@ class RecordedRun:
             first_round=experiment.rounds_before,
             fragments=stream.fragments if stream else 1,
             sites=tuple(experiment.site_members.values()),
+            order=experiment.ring,
         )
 
     def setting_in_order(self, hello: Hello) -> Setting:
         """With the launcher's order of ranks, which decides who sends to whom."""
-        order = self.logs[0].first(RankOrder)
-        return replace(self.setting(hello), order=tuple(order.order) if order else None)
+        setting, told = self.setting(hello), self.logs[0].first(RankOrder)
+        return replace(setting, order=tuple(told.order)) if told else setting
 
     @cached_property
     def exchanges(self) -> dict[int, list[Exchanges]]:

@@ -7,18 +7,22 @@ detail within a bin is lost, never bytes.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from cluster.spec.documents.codec import LARGEST_NUMBER, DocumentError
+from cluster.spec.documents.event import Event
 from cluster.spec.documents.event_reader import read_lines
 from cluster.spec.documents.events import End, Phase, parse_event
 from cluster.spec.documents.fault_events import FaultBegun, FaultOver
+from cluster.spec.documents.link_events import BackgroundChanged, LinkChanged
 from cluster.spec.documents.node_files import open_regular
-from cluster.spec.documents.run_folder import RunFolder
+from cluster.spec.documents.run_folder import RunFolder, node_name
+from cluster.spec.sites import path_name
 
 BINS = 120
 SHORTEST_S = 1e-3
@@ -38,6 +42,10 @@ class Rates:
     faults: list[tuple[str, float, float]]
     """The fault as it was asked for, begin and end, as phases are; one that lasted ends with the
     samples."""
+    background: list[tuple[str, float, float]] = field(default_factory=list)
+    """Background traffic: its flows, begin and end."""
+    limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Link or path whose rate changed -> moments, and its rate from then on, bits a second."""
 
 
 def read_rates(folder: RunFolder, dilation: float = 1.0) -> Rates | None:
@@ -65,8 +73,16 @@ def read_rates(folder: RunFolder, dilation: float = 1.0) -> Rates | None:
     }
     if not sent:
         return None
-    faults = _faults(folder, start, dilation, span)
-    return Rates(source, span / BINS, sent, _phases(folder, start, dilation), faults)
+    told = _HostEvents.read(folder, start, dilation, span)
+    return Rates(
+        source,
+        span / BINS,
+        sent,
+        _phases(folder, start, dilation),
+        told.faults(),
+        told.background(),
+        told.limits(folder),
+    )
 
 
 def _read_samples(folder: RunFolder) -> pd.DataFrame:
@@ -122,18 +138,60 @@ def _phases(folder: RunFolder, start: float, dilation: float) -> list[tuple[str,
     ]
 
 
-def _faults(
-    folder: RunFolder, start: float, dilation: float, span: float
-) -> list[tuple[str, float, float]]:
-    """Those that were done, in the order in which they happened."""
-    try:
-        events = folder.read_host_events()
-    except FileNotFoundError:
-        return []
-    over = {event.number: event.t for event in events if isinstance(event, FaultOver)}
-    begun = [event for event in events if isinstance(event, FaultBegun) and not event.failure]
-    found = []
-    for event in begun:
-        begin, end = ((t - start) / dilation for t in (event.t, over.get(event.number, math.inf)))
-        found.append((event.fault, round(begin, 3), round(min(end, span), 3)))
-    return found
+@dataclass(frozen=True)
+class _HostEvents:
+    """What the host wrote, in emulated seconds from the first sample."""
+
+    events: list[Event]
+    start: float
+    dilation: float
+    span: float
+
+    @classmethod
+    def read(cls, folder: RunFolder, start: float, dilation: float, span: float) -> Self:
+        try:
+            return cls(list(folder.read_host_events()), start, dilation, span)
+        except FileNotFoundError:
+            return cls([], start, dilation, span)
+
+    def _at(self, t: float) -> float:
+        return round(min((t - self.start) / self.dilation, self.span), 3)
+
+    def faults(self) -> list[tuple[str, float, float]]:
+        """Those that were done, in the order in which they happened."""
+        over = {event.number: event.t for event in self.events if isinstance(event, FaultOver)}
+        begun = (event for event in self.events if isinstance(event, FaultBegun))
+        return [
+            (event.fault, self._at(event.t), self._at(over.get(event.number, math.inf)))
+            for event in begun
+            if not event.failure
+        ]
+
+    def background(self) -> list[tuple[str, float, float]]:
+        turns = [event for event in self.events if isinstance(event, BackgroundChanged)]
+        ends = [event.t for event in turns if not event.is_on]
+        return [
+            (
+                event.flows,
+                self._at(event.t),
+                self._at(min((t for t in ends if t > event.t), default=math.inf)),
+            )
+            for event in turns
+            if event.is_on
+        ]
+
+    def limits(self, folder: RunFolder) -> dict[str, list[tuple[float, float]]]:
+        """From the node, or from the first of two sites to the second."""
+        changes = [event for event in self.events if isinstance(event, LinkChanged)]
+        if not changes:
+            return {}
+        run = folder.read_experiment()
+        own = {node_name(rank): link.rate_bit for rank, link in run.links.items()}
+        own |= {path_name(pair): path.rate_bit for pair, path in run.paths.items()}
+        found = {
+            event.place: [(0.0, float(own[event.place]))] if event.place in own else []
+            for event in changes
+        }
+        for event in changes:
+            found[event.place].append((self._at(event.t), event.up_mbit * 1e6))
+        return found

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import PurePath
 from reprlib import repr as short
 from typing import Any, Self
@@ -23,7 +24,14 @@ from cluster.spec.errors import SpecError
 from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import parse_codec
-from cluster.spec.exchange.strategies import AVERAGES, BUFFERS, REDUCTIONS, facts_of
+from cluster.spec.exchange.strategies import (
+    AVERAGES,
+    BUFFERS,
+    BY_SITE,
+    REDUCTIONS,
+    RING_ORDERS,
+    facts_of,
+)
 from cluster.spec.faults.checks import ON_FAILURE, STOP
 from cluster.spec.faults.fault import Act, Fault, parse_faults
 from cluster.spec.faults.storm import parse_storm
@@ -130,6 +138,9 @@ class Experiment:
     """rounds exchange one of so many fragments of the model, in turn, while workers train on; its
     result is taken DELAY steps later, and the share KEPT of the worker's own parameters stays:
     4:1:0.5, for local-sgd"""
+    ring_order: str | None = _option(None, "strategy", "ORDER", choices=RING_ORDERS)
+    """order of the workers in a ring: ranks, as torch has them, or sites, so that the ring crosses
+    the path between two sites once each way (default: ranks)"""
     buffers: str = _option(None, "strategy", "WHAT", choices=BUFFERS)
     """what happens to buffers such as batch-norm statistics after an exchange (default: average for
     pairwise, else broadcast)"""
@@ -421,6 +432,11 @@ class Experiment:
         """Site -> ranks of its nodes; empty without sites."""
         return members(parse_sites(self.sites)) if self.sites else {}
 
+    @property
+    def ring(self) -> tuple[int, ...] | None:
+        """Ranks in the order of their ring, where that is not the order of ranks."""
+        return tuple(chain(*self.site_members.values())) if self.ring_order == BY_SITE else None
+
     def site_of(self, rank: int) -> str | None:
         """The node's site; None without sites."""
         return parse_sites(self.sites)[rank] if self.sites else None
@@ -540,6 +556,7 @@ class Experiment:
             self.link is not None and self.link.partition("/")[0],
             *(["slow", *map(str, parse_links(self.bottleneck))] if self.bottleneck else ()),
             self.sites is not None and f"{len(self.site_members)}sites",
+            self.ring_order is not None and f"by-{self.ring_order}",
             *(["straggler", *map(str, parse_cores(self.straggler))] if self.straggler else ()),
             self.link_trace is not None and "trace",
             self.background is not None and "background",

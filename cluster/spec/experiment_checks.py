@@ -22,7 +22,14 @@ from cluster.spec.exchange.algorithms import ALGORITHMS
 from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import Codec, parse_codec
 from cluster.spec.exchange.outer import parse_outer
-from cluster.spec.exchange.strategies import GRACE, OF_FEW, WARMUP_EPOCHS, facts_of, own_defaults
+from cluster.spec.exchange.strategies import (
+    BY_RANK,
+    GRACE,
+    OF_FEW,
+    WARMUP_EPOCHS,
+    facts_of,
+    own_defaults,
+)
 from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.faults import checks as faults
 from cluster.spec.faults.fault import Act
@@ -91,6 +98,7 @@ def complete(experiment: Experiment) -> None:
     _check_own_options(experiment)
     _check_nodes(experiment)
     _check_sites(experiment)
+    _check_ring(experiment)
     _check_memory(experiment)
     _check_dilation(experiment)
     _check_gpu(experiment)
@@ -478,6 +486,27 @@ def _check_sites(experiment: Experiment) -> None:
         if (given := getattr(experiment, option)) is not None:
             parsed = _parsed(f"{option} {given!r}", partial(parse, sites=sites), given)
             _set(experiment, **{option: write(parsed)})
+
+
+def _check_ring(experiment: Experiment) -> None:
+    """The order of ranks is stored as none."""
+    order = experiment.ring_order
+    if order == BY_RANK:
+        _set(experiment, ring_order=None)
+    elif order is not None:
+        if experiment.sites is None:
+            raise SpecError(f"ring_order {order} needs --sites, such as a:3,b:3")
+        if experiment.launcher != "torch" or experiment.gpu:
+            raise SpecError(
+                f"ring_order {order} does not apply to {'gpu' if experiment.gpu else 'launcher'}"
+                f"{'' if experiment.gpu else ' ' + experiment.launcher}, which orders its rings by"
+                " itself"
+            )
+        if experiment.on_failure == faults.CONTINUE:
+            raise SpecError(
+                f"ring_order {order} does not go with on_failure continue, where the members of a"
+                " ring change"
+            )
 
 
 def _check_traces(experiment: Experiment) -> None:

@@ -56,6 +56,7 @@ TYPED: dict[str, tuple[str, Any]] = {
     "link": ("10mbit", "10mbit"),
     "bottleneck": ("2:20mbit,0:5mbit", "0:5mbit,2:20mbit"),
     "sites": ("a:1,a:1,b:2", "a:2,b:2"),
+    "ring_order": ("sites", "sites"),
     "between": ("b-a:5mbit/0.01gbit/10ms", "a-b:10mbit/5mbit/10ms"),
     "inside": ("b:1gbit,a:0.1gbit", "a:100mbit,b:1gbit"),
     "link_trace": ("1:0s=10mbit/2.50s=0.005gbit/3s=5mbit", "1:0s=10mbit/2.5s=5mbit"),
@@ -118,7 +119,7 @@ def test_a_flag_sets_its_own_field_and_no_other(name: str) -> None:
     strategy += " --lr-rule none" if name != "lr_rule" else ""  # its default depends on others
     strategy += " --dilation 1" if name in ("link", "bottleneck", "between", "inside") else ""
     strategy += " --link 20mbit" if name == "link_trace" else ""
-    strategy += " --sites a:2,b:2" if name in ("between", "inside") else ""
+    strategy += " --sites a:2,b:2" if name in ("between", "inside", "ring_order") else ""
     (base,) = experiments(strategy)
     (experiment,) = experiments(f"{strategy} --{name.replace('_', '-')} {text}")
     assert experiment == dataclasses.replace(base, **{name: value})

@@ -360,13 +360,11 @@ def test_an_algorithm_is_its_options_which_flags_replace(name: str) -> None:
     assert f"| `{name}` | {ALGORITHMS[name].summary} | `{' '.join(flags)}` |" in text
 
 
-def test_two_sites_has_both_orders_of_nodes_for_each_strategy() -> None:
+def test_two_sites_has_both_orders_of_a_ring_and_strategies_without_one() -> None:
     found = experiments("--preset two-sites")
-    orders = {"a:3,b:3", "a:1,b:1,a:1,b:1,a:1,b:1"}
-    strategies = {run.strategy for run in found}
-    assert {(run.strategy, run.sites) for run in found} == {
-        (s, o) for s in strategies for o in orders
-    }
-    assert {"allreduce", "hierarchical"} <= strategies
+    orders = {(run.strategy, run.ring_order) for run in found}
+    assert {(s, o) for s in ("allreduce", "ring") for o in (None, "sites")} < orders
+    assert ("hierarchical", None) in orders
     assert {run.between for run in found} == {"a-b:50mbit"}
-    assert len(found) == len(experiments("--preset two-sites --quick")) == 12
+    assert {run.ring for run in found if run.ring_order} == {(0, 2, 4, 1, 3, 5)}
+    assert len(found) == len(experiments("--preset two-sites --quick")) == 8

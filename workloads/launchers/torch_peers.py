@@ -32,6 +32,7 @@ class TorchPeers:
 
     spec: Experiment
     rank: int
+    """torch's: the place in the ring of a worker (--ring-order)."""
     group: dist.ProcessGroup | None
     """The workers, where there are other nodes too."""
 
@@ -40,8 +41,8 @@ class TorchPeers:
         return self.spec.workers
 
     @property
-    def order(self) -> None:
-        """None: torch's ranks are ours."""
+    def order(self) -> list[int] | None:
+        return None if self.spec.ring is None else list(self.spec.ring)
 
     def barrier(self) -> None:
         if self.spec.nodes > 1:
@@ -101,6 +102,7 @@ def _updated_already() -> None:
 
 def join(spec: Experiment, rank: int, model_bytes: int) -> TorchPeers:
     """Connect to all nodes; node 0's address is in the environment, as torchrun sets it."""
+    rank = rank if spec.ring is None else spec.ring.index(rank)  # node 0 is the first of both
     if spec.nodes == 1 and not is_own(spec.strategy):  # one's own code may call torch.distributed
         return TorchPeers(spec, rank, None)
     if interface := find_interface(os.environ["MASTER_ADDR"]):

@@ -58,7 +58,7 @@ class Node:
     up: float = math.inf
     down: float = math.inf
     delay_s: float = 0.0
-    """Of what it sends."""
+    """Of what it sends, and of what it receives."""
     burst_bytes: float = 0.0
     ack_share: float = 0.0
     """Acknowledgements that it sends, of the bytes that it receives."""

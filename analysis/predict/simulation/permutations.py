@@ -98,7 +98,9 @@ def _exchange(
                 links[1].carry(destinations, begin, size),
             )
             sent = passed
-            arrived[destinations, chunk] = passed + delay[sources] + costs.copy_s(size)
+            arrived[destinations, chunk] = (
+                passed + delay[sources] + delay[destinations] + costs.copy_s(size)
+            )
         have = arrived
     if steps < flow.count:
         later = (flow.count - steps) * (sent - before)

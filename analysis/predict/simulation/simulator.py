@@ -212,7 +212,7 @@ class _Simulation:
         del self.flowing[message]
         source, destination = (self.nodes[of[message]] for of in (plan.source, plan.destination))
         path = self.paths.get((source.site, destination.site))
-        delay = source.delay_s + (path.delay_s if path else 0.0)
+        delay = source.delay_s + destination.delay_s + (path.delay_s if path else 0.0)
         delay += self.costs.copy_s(plan.chunks[message][chunk])
         if chunk + 1 < len(plan.chunks[message]):
             delay += self._lag_s(message, chunk)

@@ -6,7 +6,7 @@ comparisons is one strategy in every case; all other options are equal in its ru
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from analysis.tables.labels import differing, labels
 from analysis.tables.load import Runs
 from cluster.observe.units import link_text
 from cluster.spec.links import parse_cores, parse_links
+from cluster.spec.sites import parse_sites
 
 SLOW = ("bottleneck", "straggler")
 """Options in which the cases of a comparison differ."""
@@ -36,6 +37,7 @@ MEASURED = (
 @dataclass(frozen=True, kw_only=True)
 class Node:
     rank: int
+    site: str | None = None
     is_slow: bool
     step_median_s: float
     slow_down: float | None
@@ -149,7 +151,7 @@ def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
                 bottleneck=bottleneck,
                 straggler=straggler,
                 bound_s=_known(row["communication_bound_s"]),
-                nodes=tuple(_node(entry, slow, usual) for _, entry in entries.iterrows()),
+                nodes=_nodes(row, entries, slow, usual),
                 contended=contended.get(int(str(number)), ""),
                 has_verdict=number not in unknown.index,
             )
@@ -157,11 +159,24 @@ def _cases(rows: pd.DataFrame, nodes: pd.DataFrame) -> tuple[Case, ...]:
     return tuple(cases)
 
 
-def _node(entry: pd.Series[Any], slow: Iterable[int], usual: dict[int, float]) -> Node:
+def _nodes(
+    row: pd.Series[Any], entries: pd.DataFrame, slow: Iterable[int], usual: dict[int, float]
+) -> tuple[Node, ...]:
+    """Those of a site are neighbours."""
+    sites = parse_sites(str(row["sites"])) if _known(row["sites"]) else ()
+    order = list(dict.fromkeys(sites))
+    nodes = [_node(entry, slow, usual, sites) for _, entry in entries.iterrows()]
+    return tuple(sorted(nodes, key=lambda node: order.index(node.site) if node.site else 0))
+
+
+def _node(
+    entry: pd.Series[Any], slow: Iterable[int], usual: dict[int, float], sites: Sequence[str]
+) -> Node:
     rank, step_s = int(entry["rank"]), float(entry["step_median_s"])
     slow_down = step_s / usual[rank] if usual.get(rank) else None
     numbers = {name: _known(entry[name]) for name in MEASURED}
-    return Node(rank=rank, is_slow=rank in slow, slow_down=slow_down, **numbers)
+    site = sites[rank] if rank < len(sites) else None
+    return Node(rank=rank, site=site, is_slow=rank in slow, slow_down=slow_down, **numbers)
 
 
 def _known(value: Any) -> Any:

@@ -26,6 +26,7 @@ COLUMNS = [
     page.Column("strategy", "label", style="word"),
     page.Column("case", "case", style="word"),
     page.Column("node", "rank"),
+    page.Column("site", "site", style="word"),
     page.Column("step", "step_median_s", seconds_text),
     page.Column("slow-down", "slow_down", times),
     page.Column("bound", "communication_bound_s", seconds_text),

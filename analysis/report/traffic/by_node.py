@@ -13,9 +13,9 @@ from cluster.observe.units import bytes_text
 MOST_PANELS = 12
 """More are folded."""
 NOTE = (
-    "Payload of a round; rows send, columns receive. Auxiliary services (Spark's master and driver)"
-    " do not train and are in no other figure. The busiest node: what its interface counted in"
-    " training, headers included."
+    "Payload of a round; rows send, columns receive. Nodes of a site stand together. Auxiliary"
+    " services (Spark's master and driver) do not train and are in no other figure. The busiest"
+    " node: what its interface counted in training, headers included."
     " Measured: every worker reads the bytes of each of its TCP connections from the kernel"
     " (TCP_INFO) at the beginning and end of training; this includes the library's framing, but"
     " neither headers nor retransmitted bytes. Control traffic coordinates a launcher's workers"
@@ -74,6 +74,9 @@ def _by_pair(runs: Runs, shown: list[Configuration]) -> list[page.Block]:
         body.append(page.Details(more, _heat_maps(rest)))
     if panels and len(known) < len(shown):
         body += page.texts(_unmeasured(len(shown) - len(known), len(shown)))
+    between = [row for pair in pairs for row in matrix.between_sites(*pair)]
+    if between:
+        body.append(page.Details("Bytes between sites", [page.Table(between, matrix.SITE_COLUMNS)]))
     if known:
         rows = [matrix.table_row(config, found) for config, found in known]
         summary = f"Pairs, measured and theory: {len(rows)} of {len(shown)} configurations"

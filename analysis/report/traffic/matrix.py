@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from analysis.tables.configurations import Configuration
 from analysis.tables.load import Runs
 from analysis.theory.traffic_matrix import matrix
 from cluster.observe.units import bytes_text, percent_text, percents
-from cluster.spec.exchange.strategies import facts_of, is_own
+from cluster.spec.exchange.strategies import BY_SITE, facts_of, is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.sites import members, parse_sites
 
@@ -40,6 +41,14 @@ COLUMNS = [
     Column("largest pair without predicted traffic / busiest pair", "beside", percents()),
     Column("all pairs / interfaces' payload", "whole", "{:.4f}".format),
     Column("headers / payload", "headers", percents(1)),
+]
+SITE_COLUMNS = [
+    Column("configuration", "configuration", style="left"),
+    Column("from site", "from", style="word"),
+    Column("to site", "to", style="word"),
+    Column("in a round", "bytes", bytes_text),
+    Column("theory", "theory", bytes_text),
+    Column("of all", "share", percents()),
 ]
 
 Matrix = NDArray[np.float64]
@@ -215,6 +224,8 @@ class Panel:
     source: str
     values: Matrix
     theory: Matrix | None
+    names: list[str]
+    """Of nodes, as rows and columns have them: those of a site are neighbours."""
     per: str = "round"
     """What the bytes are of: a round, a program's step, or its whole run."""
 
@@ -232,7 +243,46 @@ def panel(configuration: Configuration, found: RunMatrices | None) -> Panel | No
         source = "measured"
     if theory is None or values is None or len(theory) > MOST_NODES:
         return None
-    return Panel(configuration.label, source, values, theory)
+    order, names = _by_site(configuration, len(values))
+    places = np.ix_(order, order)
+    return Panel(configuration.label, source, values[places], theory[places], names)
+
+
+def _by_site(configuration: Configuration, nodes: int) -> tuple[list[int], list[str]]:
+    """Ranks as rows and columns have them, and what they are called: 3, or 3 b in site b."""
+    sites = sites_of(configuration)
+    if not sites:
+        return list(range(nodes)), list(map(str, range(nodes)))
+    named = [(rank, f"{rank} {site}") for site, ranks in sites.items() for rank in ranks]
+    return [rank for rank, _ in named], [name for _, name in named]
+
+
+def sites_of(configuration: Configuration) -> dict[str, tuple[int, ...]]:
+    """Site -> ranks; empty without sites."""
+    text = configuration.row["sites"]
+    return {} if pd.isna(text) else members(parse_sites(str(text)))
+
+
+def between_sites(configuration: Configuration, found: RunMatrices | None) -> list[Row]:
+    """Bytes of a round from each site to each, measured or else from theory."""
+    sites, rounds = sites_of(configuration), max(1, int(configuration.row["rounds"]))
+    theory = _theory(configuration) if found is None else found.predicted / rounds
+    values = theory if found is None else found.measured / rounds
+    if not sites or values is None or theory is None or not values.any():
+        return []
+    return [
+        {
+            "configuration": configuration.label,
+            "strategy": configuration.strategy,
+            "from": here,
+            "to": there,
+            "bytes": float(values[np.ix_(sites[here], sites[there])].sum()),
+            "theory": float(theory[np.ix_(sites[here], sites[there])].sum()),
+            "share": float(values[np.ix_(sites[here], sites[there])].sum() / values.sum()),
+        }
+        for here in sites
+        for there in sites
+    ]
 
 
 def _of_program(configuration: Configuration, found: RunMatrices) -> Panel | None:
@@ -240,13 +290,15 @@ def _of_program(configuration: Configuration, found: RunMatrices) -> Panel | Non
         return None
     steps = configuration.row["steps"]
     per, count = ("run", 1) if pd.isna(steps) or not steps else ("step", int(steps))
-    return Panel(configuration.label, "measured", found.measured / count, None, per)
+    order, names = _by_site(configuration, len(found.measured))
+    values = found.measured[np.ix_(order, order)] / count
+    return Panel(configuration.label, "measured", values, None, names, per)
 
 
 def _theory(configuration: Configuration) -> Matrix | None:
     if not facts_of(configuration.strategy).has_schedule:
         return None
-    row = configuration.row
+    row, sites = configuration.row, sites_of(configuration)
     workers, rounds = configuration.workers, max(1, int(row["rounds"]))
     setting = Setting(
         workers=workers,
@@ -255,7 +307,8 @@ def _theory(configuration: Configuration) -> Matrix | None:
         passes=None if pd.isna(row["passes"]) else int(row["passes"]),
         schedule=None if pd.isna(row["schedule"]) else str(row["schedule"]),
         seed=int(row["seed"]),
-        sites=() if pd.isna(row["sites"]) else tuple(members(parse_sites(row["sites"])).values()),
+        sites=tuple(sites.values()),
+        order=tuple(chain(*sites.values())) if row["ring_order"] == BY_SITE else None,
     )
     try:
         found = np.array(matrix(configuration.strategy, setting, rounds))

@@ -11,10 +11,12 @@ from analysis.tables.rates import BINS, Rates
 MOST_NODES = 10
 """More are summarised by the slowest, the median and the fastest node."""
 FAULT = "rgba(214,69,69,.22)"
+BACKGROUND = "rgba(47,126,216,.14)"
 NOTE = (
     "What each interface sent, headers included, from counters that the host reads ten times a"
     f" second; at most {BINS} points per run. Shaded: training. Between: set-up, evaluation,"
-    " finish. Red: faults of nodes, while they lasted."
+    " finish. Red: faults of nodes, while they lasted. Blue: background traffic, which is in the"
+    " rates, too. Dashed: the rate of a link or path that changed, from its node or first site."
 )
 
 
@@ -30,7 +32,8 @@ def section(report: Report) -> Section | None:
 
 def _chart(rates: Rates) -> Chart:
     lines = _lines(rates.sent_bit)
-    y = rate_scale("sent", [max(values) for values in lines.values()])
+    limits = [max(rate for _, rate in steps) for steps in rates.limits.values()]
+    y = rate_scale("sent", [*(max(values) for values in lines.values()), *limits])
     unit = str(y.axis["title"]["text"]).rpartition("(")[2].rstrip(")")
     traces: list[Trace] = [
         {
@@ -44,11 +47,33 @@ def _chart(rates: Rates) -> Chart:
         }
         for place, (name, values) in enumerate(lines.items())
     ]
+    traces += [
+        _limit(name, steps, rates.step_s * BINS, y.unit, unit, len(traces) + place)
+        for place, (name, steps) in enumerate(rates.limits.items())
+    ]
     shades = [_shade(begin, end) for phase, begin, end in rates.phases if phase == "train"]
     shades += [_shade(begin, end, FAULT) for _, begin, end in rates.faults]
+    shades += [_shade(begin, end, BACKGROUND) for _, begin, end in rates.background]
     notes = [_note(text, begin) for text, begin, _ in rates.faults]
+    notes += [_note(f"background {flows}", begin) for flows, begin, _ in rates.background]
     more = {"shapes": shades, "annotations": notes, "showlegend": True}
     return Chart(traces, 360, axis("time since the first sample (s)"), y.axis, more)
+
+
+def _limit(
+    name: str, steps: Sequence[tuple[float, float]], end_s: float, scale: float, unit: str, at: int
+) -> Trace:
+    """What a link could carry, as steps."""
+    steps = [*steps, (end_s, steps[-1][1])]
+    label = f"rate of {name}"
+    return {
+        "x": [t for t, _ in steps],
+        "y": [_whole(value) for value in rounded((rate / scale for _, rate in steps), 3)],
+        "mode": "lines",
+        "name": label,
+        "line": {"width": 1.5, "dash": "dash", "shape": "hv", "color": PALETTE[at % len(PALETTE)]},
+        "hovertemplate": hover("{}: %{y} {} from %{x:.1f} s", label, unit),
+    }
 
 
 def _shade(begin: float, end: float, colour: str = "rgba(99,105,112,.13)") -> Layout:

@@ -61,7 +61,7 @@ class VirtualWorker(Event, kind="virtual_worker"):
 
 
 class RankOrder(Event, kind="rank_order"):
-    """The launcher gave the workers ranks of its own (Horovod)."""
+    """The library's ranks are not ours (Horovod, `--ring-order`)."""
 
     order: list[Count]
     """This run's ranks in the order of the launcher's."""

@@ -111,6 +111,14 @@ EXCHANGE_OPTIONS = (
 )
 """Options that mean nothing without an exchange."""
 
+BY_RANK, BY_SITE = "ranks", "sites"
+RING_ORDERS = {
+    BY_RANK: "each worker's neighbours are the ranks beside its own, as in torch",
+    BY_SITE: "the workers of a site are neighbours, so that a ring crosses a path once each way",
+}
+OF_RINGS = ("ring_order",)
+"""Options of strategies whose workers stand in a ring."""
+
 STRATEGIES: dict[str, StrategyFacts] = {
     "single": StrategyFacts(
         summary="one worker, no exchange: the baseline",
@@ -125,11 +133,13 @@ STRATEGIES: dict[str, StrategyFacts] = {
         summary="ring all-reduce of the gradients",
         messages=schedules.all_reduce,
         colour="#2f7ed8",
+        own_options=OF_RINGS,
     ),
     "ring": StrategyFacts(
         summary="the same ring written out with send and receive, for teaching",
         messages=schedules.ring,
         colour="#1797a6",
+        own_options=OF_RINGS,
     ),
     "halving-doubling": StrategyFacts(
         summary="all-reduce in 2 log2 N messages: partners swap halves, then pieces",
@@ -147,6 +157,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         messages=schedules.all_gather,
         colour="#d64545",
         collective="all-gather",
+        own_options=OF_RINGS,
     ),
     "gather-scatter": StrategyFacts(
         summary="gather to a root, average there, send the mean back",
@@ -180,6 +191,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         messages=schedules.all_reduce,
         colour="#1f9d6b",
         averages=("gradients",),
+        own_options=OF_RINGS,
         overlaps_backward=True,
         imports=("torch._dynamo",),
         refuses={
@@ -221,6 +233,7 @@ STRATEGIES: dict[str, StrategyFacts] = {
         colour="#5f8f1f",
         averages=("parameters",),
         local_steps=8,
+        own_options=OF_RINGS,
         refuses={
             "average=gradients": "which trains on locally between exchanges; to accumulate"
             " gradients use --strategy allreduce with --local-steps"

@@ -73,7 +73,8 @@ class Setting:
     first_round: int = 0
     """Rounds before round 0: of the run that this one goes on with."""
     order: tuple[int, ...] | None = None
-    """With Horovod, whose collectives follow ranks of its own: our rank of each of its ranks."""
+    """Our ranks in the order of the library's, where that is another one: with Horovod, and where
+    the workers of a site are neighbours (--ring-order)."""
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 1), ("model_bytes", 0), ("buffer_bytes", 0)):
