@@ -7,12 +7,9 @@ given and what would be right.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cluster.spec import catalogue, own_code, program, synthetic, virtual
-from cluster.spec.background import parse_background, write_background
+from cluster.spec import catalogue, link_checks, own_code, program, synthetic, virtual
 from cluster.spec.catalogue import DATASETS, MODELS
 from cluster.spec.continuing import check_state
 from cluster.spec.dilation import AUTO, LEAST_CORES, UNDILATED, parse_dilation
@@ -23,7 +20,6 @@ from cluster.spec.exchange.algorithms import NONE as NO_ALGORITHM
 from cluster.spec.exchange.codecs import Codec, parse_codec
 from cluster.spec.exchange.outer import parse_outer
 from cluster.spec.exchange.strategies import (
-    BY_RANK,
     GRACE,
     OF_FEW,
     WARMUP_EPOCHS,
@@ -32,10 +28,8 @@ from cluster.spec.exchange.strategies import (
 )
 from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.faults import checks as faults
-from cluster.spec.faults.fault import Act
+from cluster.spec.fields import parsed, set_fields
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.link_trace import parse_traces, place_name, write_traces
-from cluster.spec.links import parse_cores, parse_link, parse_links, write_by_rank
 from cluster.spec.options import (
     CROSS_ENTROPY,
     HELD_OUT,
@@ -45,15 +39,7 @@ from cluster.spec.options import (
     ineffective_options,
 )
 from cluster.spec.own_code import LIBRARY_FORMS
-from cluster.spec.quantities import RATES, parse_memory, write_memory, write_scaled
-from cluster.spec.sites import (
-    parse_between,
-    parse_inside,
-    parse_sites,
-    write_between,
-    write_inside,
-    write_sites,
-)
+from cluster.spec.quantities import parse_memory, write_memory
 
 if TYPE_CHECKING:
     from cluster.spec.experiment import Experiment
@@ -73,17 +59,15 @@ def complete(experiment: Experiment) -> None:
             check_value(field, value)
     if experiment.program is not None:
         program.complete(experiment)
-        _check_nodes(experiment)
-        _check_sites(experiment)
-        _check_traces(experiment)
-        _check_background(experiment)
+        link_checks.check(experiment)
+        link_checks.check_changes(experiment)
         _check_memory(experiment)
         _check_dilation(experiment)
         return
     program.refuse_alone(experiment)
     _check_own_code(experiment)
     _check_model(experiment)
-    codec = _parsed("compress", parse_codec, experiment.compress)
+    codec = parsed("compress", parse_codec, experiment.compress)
     _check_algorithm(experiment)
     _fill_defaults(experiment)
     _check_data(experiment)
@@ -96,15 +80,12 @@ def complete(experiment: Experiment) -> None:
     _check_codec(experiment, codec)
     _check_stream(experiment, codec)
     _check_own_options(experiment)
-    _check_nodes(experiment)
-    _check_sites(experiment)
-    _check_ring(experiment)
+    link_checks.check(experiment)
     _check_memory(experiment)
     _check_dilation(experiment)
     _check_gpu(experiment)
     _check_steps(experiment)
-    _check_traces(experiment)
-    _check_background(experiment)
+    link_checks.check_changes(experiment)
     check_state(experiment)
     faults.check(experiment)
 
@@ -136,19 +117,6 @@ def _check_own_code(experiment: Experiment) -> None:
             raise SpecError(f"{option} {values[option]} needs the folder that the file is in")
 
 
-def _set(experiment: Experiment, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(experiment, name, value)
-
-
-def _parsed(option: str, parse: Callable[[str], T], text: str) -> T:
-    """SpecError, which names the option, where the text is none of what it takes."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise SpecError(f"{option}: {error}") from None
-
-
 def _check_types(experiment: Experiment) -> None:
     """A spec.json may be edited by hand: text is no number, and true is no 1."""
     for field in dataclasses.fields(experiment):
@@ -170,13 +138,13 @@ def _check_model(experiment: Experiment) -> None:
         forms = [synthetic.FORM, synthetic.PROFILE_FORM, OWN_FORM, *LIBRARY_FORMS["model"]]
         one_of("model", experiment.model, [*MODELS, *forms])
         return
-    _parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
+    parsed(f"model {experiment.model}", synthetic.parse, experiment.model)
 
 
 def _check_algorithm(experiment: Experiment) -> None:
     """Its name stands for options that were filled in before (cluster/presets.py)."""
     if experiment.algorithm in (None, NO_ALGORITHM):
-        _set(experiment, algorithm=None)
+        set_fields(experiment, algorithm=None)
         return
     strategy = ALGORITHMS[experiment.algorithm].options["strategy"]
     if experiment.strategy != strategy:
@@ -208,7 +176,7 @@ def _fill_defaults(experiment: Experiment) -> None:
         defaults["momentum"] = MOMENTUM
     for name, default in defaults.items():
         if getattr(experiment, name) is None:
-            _set(experiment, **{name: default})
+            set_fields(experiment, **{name: default})
     if experiment.dataset is None:
         raise SpecError(
             f"model {experiment.model} needs --dataset: {OWN_FORM}, torchvision:NAME, or one of"
@@ -218,7 +186,7 @@ def _fill_defaults(experiment: Experiment) -> None:
         # A sum of gradients is N times their mean already; without data nothing is learned.
         alone = experiment.workers == 1 or experiment.reduce == "sum"
         unscaled = alone or experiment.dataset == "none"
-        _set(experiment, lr_rule="none" if unscaled else facts.lr_rule)
+        set_fields(experiment, lr_rule="none" if unscaled else facts.lr_rule)
 
 
 def _fitting(experiment: Experiment) -> list[str]:
@@ -240,7 +208,7 @@ def _check_data(experiment: Experiment) -> None:
             f" {' or '.join(fitting)}"
         )
     how = experiment.partition
-    _parsed(f"partition {how!r}", catalogue.parse_partition, how)
+    parsed(f"partition {how!r}", catalogue.parse_partition, how)
     if how != "iid" and facts.predictions > 1:
         raise SpecError(
             f"partition {how} needs a label for each sample; {experiment.dataset} gives"
@@ -330,7 +298,7 @@ def _check_virtual(experiment: Experiment) -> None:
 
 def _check_outer(experiment: Experiment) -> None:
     """An outer optimiser needs local training between rounds."""
-    outer = _parsed("outer", parse_outer, experiment.outer)
+    outer = parsed("outer", parse_outer, experiment.outer)
     if outer and experiment.strategy not in OUTER_STRATEGIES:
         raise SpecError(
             f"outer {experiment.outer} does not apply to strategy {experiment.strategy} averaging"
@@ -382,7 +350,7 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
 
 def _check_stream(experiment: Experiment, used: Codec) -> None:
     """Streaming exchanges fragments of outer deltas beside local training."""
-    stream, text = _parsed("stream", parse_stream, experiment.stream), experiment.stream
+    stream, text = parsed("stream", parse_stream, experiment.stream), experiment.stream
     if stream is None:
         return
     if experiment.strategy != "local-sgd" or experiment.launcher != "torch" or experiment.gpu:
@@ -445,125 +413,13 @@ def _refuse(experiment: Experiment, refused: dict[str, str]) -> None:
             raise SpecError(f"{option.replace('=', ' ')} does not apply to {reason}")
 
 
-def _check_nodes(experiment: Experiment) -> None:
-    """Links and stragglers by rank, stored in one spelling so that equal ones are equal."""
-    for name, parse, write in (
-        ("link", parse_link, str),
-        ("bottleneck", parse_links, write_by_rank),
-        ("straggler", parse_cores, write_by_rank),
-    ):
-        text, nodes = getattr(experiment, name), experiment.nodes
-        if text is None:
-            continue
-        parsed: Any = _parsed(f"{name} {text!r}", parse, text)
-        for rank in parsed if isinstance(parsed, dict) else ():
-            if rank >= nodes:
-                raise SpecError(
-                    f"{name} {text!r}: there is no node {rank}, the {nodes} nodes are 0 to"
-                    f" {nodes - 1}"
-                )
-        _set(experiment, **{name: write(parsed)})
-
-
-def _check_sites(experiment: Experiment) -> None:
-    """Every node is in a site, and paths are between sites; stored in one spelling."""
-    text, nodes = experiment.sites, experiment.nodes
-    if text is None:
-        for option in ("between", "inside"):
-            if getattr(experiment, option) is not None:
-                raise SpecError(f"{option} is of sites: use it with --sites, such as a:3,b:3")
-        return
-    sites = _parsed(f"sites {text!r}", parse_sites, text)
-    if len(sites) != nodes:
-        server = ", the parameter server among them" if nodes > experiment.workers else ""
-        raise SpecError(f"sites {text!r} have {len(sites)} nodes, and there are {nodes}{server}")
-    _set(experiment, sites=write_sites(sites))
-    forms: dict[str, tuple[Any, Any]] = {
-        "between": (parse_between, write_between),
-        "inside": (parse_inside, write_inside),
-    }
-    for option, (parse, write) in forms.items():
-        if (given := getattr(experiment, option)) is not None:
-            parsed = _parsed(f"{option} {given!r}", partial(parse, sites=sites), given)
-            _set(experiment, **{option: write(parsed)})
-
-
-def _check_ring(experiment: Experiment) -> None:
-    """The order of ranks is stored as none."""
-    order = experiment.ring_order
-    if order == BY_RANK:
-        _set(experiment, ring_order=None)
-    elif order is not None:
-        if experiment.sites is None:
-            raise SpecError(f"ring_order {order} needs --sites, such as a:3,b:3")
-        if experiment.launcher != "torch" or experiment.gpu:
-            raise SpecError(
-                f"ring_order {order} does not apply to {'gpu' if experiment.gpu else 'launcher'}"
-                f"{'' if experiment.gpu else ' ' + experiment.launcher}, which orders its rings by"
-                " itself"
-            )
-        if experiment.on_failure == faults.CONTINUE:
-            raise SpecError(
-                f"ring_order {order} does not go with on_failure continue, where the members of a"
-                " ring change"
-            )
-
-
-def _check_traces(experiment: Experiment) -> None:
-    """Only what is shaped has rates that change; stored in one spelling."""
-    if experiment.link_trace is None:
-        return
-    traces = _parsed("link_trace", parse_traces, experiment.link_trace)
-    for place in traces:
-        if place not in experiment.links and place not in experiment.paths:
-            what = f"node {place}" if isinstance(place, int) else f"path {place_name(place)}"
-            has = "--link or --bottleneck" if isinstance(place, int) else "--between"
-            raise SpecError(f"link_trace: {what} has no rate that could change: give it {has}, too")
-        thrown = (fault for fault in experiment.faults() if fault.act == Act.THROTTLE)
-        if experiment.fault and any(fault.rank == place for fault in thrown):
-            raise SpecError(
-                f"link_trace and fault throttle both set the rate of node {place}: leave out one"
-            )
-    if experiment.virtual:
-        raise SpecError("link_trace does not apply to virtual workers: nothing is on a link")
-    _set(experiment, link_trace=write_traces(traces))
-
-
-def _check_background(experiment: Experiment) -> None:
-    """Between two nodes, on links that can carry it; stored in one spelling."""
-    text, nodes = experiment.background, experiment.nodes
-    if text is None:
-        return
-    flows = _parsed(f"background {text!r}", parse_background, text)
-    if experiment.program is not None:
-        raise SpecError(
-            "background does not apply to a program, whose bytes could not be told from it"
-        )
-    if experiment.virtual:
-        raise SpecError("background does not apply to virtual workers: nothing is on a link")
-    for flow in flows:
-        for rank in (flow.source, flow.destination):
-            if rank >= nodes:
-                raise SpecError(
-                    f"background {text!r}: there is no node {rank}, the {nodes} nodes are 0 to"
-                    f" {nodes - 1}"
-                )
-        least = experiment.rate_between(flow.source, flow.destination)
-        if least is not None and flow.rate_bit >= least:
-            raise SpecError(
-                f"background {flow} would fill the {write_scaled(least, RATES)} between node"
-                f" {flow.source} and node {flow.destination}: choose a lower rate"
-            )
-    _set(experiment, background=write_background(flows))
-
-
 def _check_memory(experiment: Experiment) -> None:
     """Refuse a share in which no worker can start; store the total in one spelling."""
     total, nodes = experiment.total_memory, experiment.nodes
     if total is None:
         return
-    size = _parsed(f"total_memory {total!r}", parse_memory, total)
-    _set(experiment, total_memory=write_memory(size))
+    size = parsed(f"total_memory {total!r}", parse_memory, total)
+    set_fields(experiment, total_memory=write_memory(size))
     least = LAUNCHERS[experiment.launcher].least_memory
     if size // nodes < least:
         raise SpecError(
@@ -579,7 +435,7 @@ def _check_dilation(experiment: Experiment) -> None:
     if given is None:
         shaped = experiment.links or experiment.paths
         given = AUTO if shaped and experiment.can_be_dilated else UNDILATED
-    _set(experiment, dilation=_parsed("dilation", parse_dilation, str(given)))
+    set_fields(experiment, dilation=parsed("dilation", parse_dilation, str(given)))
     least = min(experiment.host_limits.values(), default=1.0)
     if least < LEAST_CORES:
         raise SpecError(
@@ -626,7 +482,7 @@ def _check_steps(experiment: Experiment) -> None:
     warmup: float | None = experiment.warmup_epochs
     if warmup is None:
         is_scaled = experiment.lr_rule != "none" and steps > 1 and epochs > 1
-        _set(experiment, warmup_epochs=WARMUP_EPOCHS if is_scaled else 0.0)
+        set_fields(experiment, warmup_epochs=WARMUP_EPOCHS if is_scaled else 0.0)
     elif warmup > epochs:
         raise SpecError(
             f"warmup_epochs {warmup:g} is more than the {epochs} epochs of a run, in which the full"

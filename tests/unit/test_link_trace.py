@@ -83,6 +83,10 @@ def test_only_what_is_shaped_and_not_throttled_by_a_fault_has_a_trace() -> None:
         Experiment(bottleneck="2:5mbit", link_trace=trace)
     with pytest.raises(SpecError, match="path a-b has no rate that could change"):
         Experiment(sites="a:2,b:2", link_trace="a-b:0s=5mbit")
+    with pytest.raises(SpecError, match="there is no node 9, the 4 nodes are 0 to 3"):
+        Experiment(link="9mbit", link_trace="9:0s=5mbit")
+    with pytest.raises(SpecError, match="there is no site 'c', the sites are a, b"):
+        Experiment(sites="a:2,b:2", between="a-b:9mbit", link_trace="a-c:0s=5mbit")
     with pytest.raises(SpecError, match="both set the rate of node 1"):
         Experiment(link="9mbit", link_trace=trace, fault="1:throttle=1mbit@5s/1s")
     assert Experiment(link="9mbit", link_trace=trace).link_traces == {1: (change(0, 5),)}
