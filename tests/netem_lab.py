@@ -60,11 +60,14 @@ def load(folder: Path) -> None:
                 sys.exit(f"{path}: {os.strerror(ctypes.get_errno())}")
 
 
-def shaped(text: str) -> dict[str, object]:
-    """A node with this link beside one without: what was verified, and what datagrams see."""
+def shaped(text: str, both: bool = False) -> dict[str, object]:
+    """A node with this link beside one without, or with the same: what was verified, and what
+    datagrams see."""
     namespaces = network.create_namespaces(2)
     network.build_network(2, namespaces)
-    measured, complaint = links.set_up_links({0: text}, namespaces)
+    measured, complaint = links.set_up_links(
+        dict.fromkeys((0, 1) if both else (0,), text), namespaces
+    )
     return {"complaint": complaint, "verified": measured[0].delay_ms, **seen(text, namespaces)}
 
 
@@ -235,7 +238,8 @@ def main(what: str, *more: str) -> int:
         kind, _, link = text.rpartition("=")
         if os.fork() == 0:  # its namespaces end with it
             network.check(network.libc.unshare(network.CLONE_NEWNET), "unshare")
-            print(json.dumps({text: path(link) if kind == "path" else shaped(link)}), flush=True)
+            found = path(link) if kind == "path" else shaped(link, both=kind == "both")
+            print(json.dumps({text: found}), flush=True)
             os._exit(0)
         os.wait()
     return 0

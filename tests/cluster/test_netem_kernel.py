@@ -55,6 +55,16 @@ def test_a_delay_is_there_in_both_directions_and_the_rate_with_it(
     assert found["rates"] == pytest.approx(rates, rel=0.03)
 
 
+def test_a_message_is_delayed_by_the_links_of_both_nodes(
+    kernel: UserModeLinux, tmp_path: Path
+) -> None:
+    found = seen(kernel, "both=20mbit/40ms", tmp_path)
+    assert found["complaint"] is None
+    assert found["verified"] == pytest.approx(40, rel=0.05)
+    for way in WAYS:
+        assert found[way]["delay_ms"] == pytest.approx(80, rel=0.05)
+
+
 @pytest.mark.parametrize("link", LOSS)
 def test_a_loss_is_there_in_both_directions(
     kernel: UserModeLinux, link: str, tmp_path: Path
