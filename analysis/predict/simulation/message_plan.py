@@ -7,7 +7,7 @@ simulated, with the number of messages that share each link.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,8 +83,10 @@ def between_kinds(
 
 @dataclass
 class Gate:
-    """What the messages of one node wait for, chunk by chunk: messages, and computing."""
+    """What the messages from one node to another wait for, chunk by chunk: messages, and
+    computing."""
 
+    source: int
     waits_for: int
     """Messages and computing nodes."""
     arrived: list[int]
@@ -130,13 +132,25 @@ class Plan:
     """By round: how many messages each node sends or receives."""
 
     @classmethod
-    def of(cls, rounds: Sequence[tuple[Messages, Weights]], kinds: int) -> Plan:
+    def of(
+        cls,
+        rounds: Sequence[tuple[Messages, Weights]],
+        kinds: int,
+        notice_s: Callable[[int, int], float] = lambda _source, _destination: 0.0,
+    ) -> Plan:
+        """`notice_s` is how long a node's word that it is ready takes to one that sends to it."""
         plan = cls(kinds)
         for index, (messages, weights) in enumerate(rounds):
-            plan._add_round(index, each_message(messages), weights)
+            plan._add_round(index, each_message(messages), weights, notice_s)
         return plan
 
-    def _add_round(self, index: int, messages: Sequence[Message], weights: Weights) -> None:
+    def _add_round(
+        self,
+        index: int,
+        messages: Sequence[Message],
+        weights: Weights,
+        notice_s: Callable[[int, int], float],
+    ) -> None:
         first = len(self.source)
         part = [0] * self.kinds
         steps = max((message.step for message in messages), default=0) + 1
@@ -147,14 +161,21 @@ class Plan:
         gates: dict[tuple[Any, ...], Gate] = {}
         for place, message in enumerate(messages):
             chunks = chunk_sizes(message, steps)
-            ready = {message.source, message.destination}
-            key = (tuple(sorted(ready)), message.waits_for, len(chunks))
+            connection = message.source, message.destination
+            waits_for = [first + other for other in message.waits_for]
+            asked_after = last.get(connection)
+            if asked_after is not None and not message.cuts and notice_s(*connection):
+                waits_for += [asked_after] if asked_after not in waits_for else []
+            key = (connection, tuple(waits_for), len(chunks))
             if key not in gates:
-                gate = gates[key] = Gate(len(ready) + len(message.waits_for), [0] * len(chunks))
+                ready = set(connection)
+                gate = gates[key] = Gate(
+                    message.source, len(ready) + len(waits_for), [0] * len(chunks)
+                )
                 for node in ready:
                     self.computing_opens.setdefault((index, node), []).append(gate)
-                for other in message.waits_for:
-                    self.opens[first + other].append(gate)
+                for other in waits_for:
+                    self.opens[other].append(gate)
             gates[key].messages.append(first + place)
             self.source.append(message.source)
             self.destination.append(message.destination)
@@ -164,7 +185,6 @@ class Plan:
             self.ends.append((message.source, message.destination, weight))
             self.chunks.append(chunks)
             self.gate.append(gates[key])
-            connection = message.source, message.destination
             self.before.append(last.get(connection))
             self.after.append(None)
             if connection in last:

@@ -84,7 +84,10 @@ def _exchange(
     """Every node of the flow sends `count` messages to its neighbour; `end` becomes later."""
     sources, destinations = list(flow.sources), list(flow.destinations)
     chunks = chunk_sizes(flow, flow.count)
-    start = np.maximum(ready[sources], ready[destinations])
+    notice = delay[sources] + delay[destinations]
+    start = np.maximum(ready[sources], ready[destinations] + notice)
+    asks = not flow.cuts and notice.any()
+    """For a message after the one before."""
     sent = begin = start.copy()
     have = np.tile(ready[:, None], (1, len(chunks)))
     """By node and chunk, when it can be passed on."""
@@ -92,7 +95,10 @@ def _exchange(
     for _ in range(steps):
         before, arrived = sent, have.copy()
         for chunk, size in enumerate(chunks):
-            begin = np.maximum(np.maximum(have[sources, chunk], start) + costs.message_s, sent)
+            may = np.maximum(have[sources, chunk], start)
+            if asks:
+                may = np.maximum(may, have[destinations, chunk] + notice)
+            begin = np.maximum(may + costs.message_s, sent)
             passed = np.maximum(
                 links[0].carry(sources, begin, size),
                 links[1].carry(destinations, begin, size),

@@ -99,8 +99,16 @@ def simulate(
         if all(map(permutations.is_permutation, flows)):
             found = permutations.simulate(alike, first, costs)
             return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
-    found = _Simulation(Plan.of(between, len(first)), first, costs, paths, background).run()
+    plan = Plan.of(between, len(first), partial(_delay_s, first, paths))
+    found = _Simulation(plan, first, costs, paths, background).run()
     return Timeline(found.computed[:, kinds], found.exchanged[:, kinds])
+
+
+def _delay_s(nodes: Sequence[Node], paths: Paths, source: int, destination: int) -> float:
+    """From one node to another: by the links of both, and by the path between their sites."""
+    here, there = nodes[source], nodes[destination]
+    path = paths.get((here.site, there.site))
+    return here.delay_s + there.delay_s + (path.delay_s if path else 0.0)
 
 
 class _Simulation:
@@ -165,13 +173,21 @@ class _Simulation:
     def _compute_ends(self, index: int, node: int) -> None:
         self.computed[index, node] = self.now
         for gate in self.plan.computing_opens.get((index, node), ()):
-            self._arrive(gate, range(len(gate.arrived)))
+            self._tell(gate, node, range(len(gate.arrived)))
         if not self.left[index][node]:
             self._end_round(index, node)
 
     def _end_round(self, index: int, node: int) -> None:
         self.exchanged[index, node] = self.now
         self._begin_round(index + 1, node)
+
+    def _tell(self, gate: Gate, node: int, chunks: range) -> None:
+        """What a node has computed or received opens a gate; elsewhere when its word has come."""
+        delay = _delay_s(self.nodes, self.paths, node, gate.source) if node != gate.source else 0.0
+        if delay:
+            self._after(delay, partial(self._arrive, gate, chunks))
+        else:
+            self._arrive(gate, chunks)
 
     def _arrive(self, gate: Gate, chunks: range) -> None:
         if not gate.arrive(chunks):
@@ -210,9 +226,8 @@ class _Simulation:
         chunk = self.sent[message]
         self.sent[message] += 1
         del self.flowing[message]
-        source, destination = (self.nodes[of[message]] for of in (plan.source, plan.destination))
-        path = self.paths.get((source.site, destination.site))
-        delay = source.delay_s + destination.delay_s + (path.delay_s if path else 0.0)
+        ends = plan.source[message], plan.destination[message]
+        delay = _delay_s(self.nodes, self.paths, *ends)
         delay += self.costs.copy_s(plan.chunks[message][chunk])
         if chunk + 1 < len(plan.chunks[message]):
             delay += self._lag_s(message, chunk)
@@ -236,13 +251,14 @@ class _Simulation:
     def _arrived(self, message: int, chunk: int) -> None:
         chunks = len(self.plan.chunks[message])
         is_last = chunk + 1 == chunks
+        node = self.plan.destination[message]
         for gate in self.plan.opens[message]:
             if len(gate.arrived) == chunks:
-                self._arrive(gate, range(chunk, chunk + 1))
+                self._tell(gate, node, range(chunk, chunk + 1))
             elif is_last:
-                self._arrive(gate, range(len(gate.arrived)))
+                self._tell(gate, node, range(len(gate.arrived)))
         if is_last:
-            self._has_part(message, self.plan.destination[message])
+            self._has_part(message, node)
 
     def _has_part(self, message: int, node: int) -> None:
         index = self.plan.round_of[message]
