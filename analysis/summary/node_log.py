@@ -100,7 +100,7 @@ def _own(event: Event) -> Event:
     """A boundary with the workers' own bytes; what it had of others stays in `background`."""
     if not isinstance(event, Boundary) or event.background is None:
         return event
-    return replace(event, counters=event.counters - event.background)
+    return replace(event, counters=event.own)
 
 
 def by_virtual_worker(log: NodeLog, ranks: int) -> list[NodeLog]:

@@ -53,7 +53,7 @@ class _Node:
     def note_boundary(self, boundary: Boundary) -> None:
         began, self._began = self._began, None
         if began is not None:
-            before, after = began.counters.sent_bytes, boundary.counters.sent_bytes
+            before, after = began.own.sent_bytes, boundary.own.sent_bytes
             new = after - before if after >= before else after  # the counter has restarted
             self.sent_bytes.append(self.sent_bytes[-1] + new)
             self.seconds.append(self.seconds[-1] + max(0.0, boundary.t - began.t))

@@ -141,7 +141,7 @@ class PlainProgress(Progress):
 
     def _count(self, rank: int, boundary: Phase) -> None:
         """Note a node's sending rate in the training phase; it sends nothing when it evaluates."""
-        t, sent = boundary.t, boundary.counters.sent_bytes
+        t, sent = boundary.t, boundary.own.sent_bytes
         began_t, began_sent = self._began.pop(rank, (t, sent))
         if t > began_t:
             self._rates[rank] = (sent - began_sent) / (t - began_t) * self._experiment.slowdown

@@ -103,6 +103,11 @@ class Boundary(Event):
     background: Counters | None = None
     """What of `counters` is background traffic (`--background`), cumulative, too; null without."""
 
+    @property
+    def own(self) -> Counters:
+        """Of the counters, the workers' own traffic."""
+        return self.counters if self.background is None else self.counters - self.background
+
 
 class Phase(Boundary, kind="phase"):
     """A phase begins here, and the one before ends."""
