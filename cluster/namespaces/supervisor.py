@@ -50,7 +50,11 @@ def main(document: str) -> int:
     network.write_hosts_file(plan.nodes)
     namespaces = network.create_namespaces(plan.nodes + bool(plan.between))
     if plan.delay_line:
-        paths.start_delay_line(paths.Routed.of(plan, namespaces))
+        try:
+            paths.start_delay_line(paths.Routed.of(plan, namespaces))
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return 1
     builder = os.fork()
     if builder == 0:
         os._exit(build(plan, namespaces))
