@@ -13,8 +13,9 @@ from tests.measuring import Measured, measure
 
 COMPOSITIONS = [
     {"strategy": "allreduce,pairwise", "workers": "4,8"},
-    {"strategy": "local-sgd", "compress": "2bit", "outer": "nesterov:0.7:0.6", "workers": "6"},
+    {"algorithm": "streaming-diloco", "compress": "2bit", "workers": "6"},
     {"strategy": "parameter-server", "workers": "4", "partition": "dirichlet:0.5"},
+    {"strategy": "parameter-server", "workers": "3", "compress": "int8"},
     {"model": "mnist-bn", "strategy": "gather-scatter", "workers": "6"},
 ]
 SIZES = ("--epochs", "2", "--train-size", "1536", "--batch-size", "32", "--test-size", "500")

@@ -80,10 +80,20 @@ class StreamExchanger:
         pieces = self._fragments[round.index % len(self._fragments)]
         deltas = [piece.step.delta(piece.parameters) for piece in pieces]
         self._steps = 0
-        self._pending = round, self._thread.submit(_exchange, pieces, deltas, round)
+        self._pending = round, self._start(pieces, deltas, round)
         is_last = (round.index + 1) % self.spec.rounds_per_epoch == 0
         if is_last or not self.stream.delay:
             self._finish_pending()
+
+    def _start(
+        self, pieces: Sequence[Piece], deltas: list[Tensor], round: Round
+    ) -> Future[list[Tensor]]:
+        """By the second thread; of virtual workers, each a thread that has its turn, at once."""
+        if not self.spec.virtual:
+            return self._thread.submit(_exchange, pieces, deltas, round)
+        done: Future[list[Tensor]] = Future()
+        done.set_result(_exchange(pieces, deltas, round))
+        return done
 
     def after_local_step(self) -> None:
         self._steps += 1
@@ -106,7 +116,7 @@ class StreamExchanger:
 
 
 def _exchange(pieces: Sequence[Piece], deltas: list[Tensor], round: Round) -> list[Tensor]:
-    """In the second thread: the deltas become their mean."""
+    """The deltas become their mean."""
     for part, (piece, delta) in enumerate(zip(pieces, deltas, strict=True)):
         piece.exchange(delta, replace(round, part=part))
     return deltas
