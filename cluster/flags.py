@@ -202,7 +202,7 @@ def as_typed(error: SpecError) -> str:
     if isinstance(error, FileError):
         return str(error)
     names = [action.dest for action in make_parser()._actions]
-    begins = rf"^({'|'.join(names)})(?= )"
+    begins = rf"^({'|'.join(names)})(?=[ :])"
     inside = rf"(?<![\w'-])({'|'.join(name for name in names if '_' in name)})(?!\w)"
     return re.sub(f"{begins}|{inside}", lambda found: _flag(found[0]), str(error))
 

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from cluster.spec.documents.events import End, Hello, Phase
 from cluster.spec.documents.node_files import NodeFiles
+from cluster.spec.exchange.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.learning_rate import learning_rate
+from workloads.comm.encoded_server import PulledChanges
 from workloads.comm.exchanger import averaging_round, make_buckets
 from workloads.comm.flat import FlatModel
 from workloads.comm.half import compressed, wire_bytes
@@ -72,6 +74,10 @@ class Server:
         self.flat = FlatModel(model)
         self.optimizer = make_optimizer(spec, self.flat)
         self.buckets = make_buckets(self.flat, spec)
+        self.encoded: PulledChanges | None = None
+        if parse_codec(spec.compress).lossy:  # which takes a part in one piece
+            parameters = [part.parameters for part in self.flat.parts]
+            self.encoded = PulledChanges(spec.compress, parameters)
 
     @property
     def _model_bytes(self) -> int:
@@ -90,7 +96,7 @@ class Server:
     def take_part(self, part: Part) -> None:
         spec = part.spec
         peers = join(spec, part.rank, self._model_bytes)
-        state = state_of(self.model, self.flat, self.optimizer, None)
+        state = state_of(self.model, self.flat, self.optimizer, self.encoded)
         if spec.continues is not None and self.files is not None:
             load(self.files.state, state)
         part.begin(peers, state)
@@ -139,6 +145,10 @@ class Server:
     def reply(self, round: Round) -> None:
         self.optimizer.begin()
         for bucket in self.buckets:
+            if self.encoded is not None:
+                update_part = functools.partial(self._update, bucket.part, bucket.start)
+                self.encoded.serve(bucket.part, round, update_part)
+                continue
             update = None
             if self.spec.average == "gradients":
                 update = functools.partial(self._update, bucket.part, bucket.start)

@@ -1,7 +1,7 @@
 """What lossy codecs cost a worker's core in a round: encoding, error feedback, decoding. Pure.
 
-Calls and numbers, as the exchange makes them (workloads/comm/encoded_exchange.py), times what a
-call and a number take. That differs between codecs by a factor of three either way; the constants
+Calls and numbers, as the exchange makes them (workloads/comm/encoded_*.py), times what a call and a
+number take. That differs between codecs by a factor of three either way; the constants
 are the geometric means of int8, int4, sign and topk:0.05 with 1,333 to 600,000 numbers, measured
 on one core of an idle machine on 2026-11-18. Half precision and codecs that add up cost little.
 """
@@ -27,8 +27,10 @@ class Calls(NamedTuple):
 def calls_of(strategy: str, compress: str, workers: int) -> Calls | None:
     """Of the busiest worker; None where nothing is encoded, or what can be added up."""
     codec = parse_codec(compress)
-    if codec.adds_up or workers == 1:
+    if codec.adds_up or (workers == 1 and strategy != "parameter-server"):
         return None
+    if strategy == "parameter-server":  # its server
+        return Calls(1, 1, workers + 1, workers + 1)
     if strategy == "gather-scatter":  # its root
         return Calls(2, 2, workers + 1, workers + 1)
     if strategy == "allgather" or not takes_two_phases(codec, workers):

@@ -319,11 +319,15 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
                 f"error_feedback does not apply to {codec}, which loses next to nothing"
             )
         return
-    if experiment.strategy not in used.carriers or not LAUNCHERS[experiment.launcher].is_torch:
-        why = "" if used.adds_up else ": encoded sums cannot be added up on their way"
+    if experiment.strategy not in used.carriers:
         raise SpecError(
-            f"{codec} does not apply to strategy {experiment.strategy} with launcher"
-            f" {experiment.launcher}{why}; it takes {', '.join(used.carriers)} with launcher torch"
+            f"{codec} does not apply to strategy {experiment.strategy},"
+            f" {used.why_not(experiment.strategy)}; use {', '.join(used.carriers)}"
+        )
+    if not LAUNCHERS[experiment.launcher].is_torch:
+        raise SpecError(
+            f"{codec} does not apply to launcher {experiment.launcher}, whose own all-reduce adds"
+            " up numbers; use --launcher torch"
         )
     if experiment.gpu:
         raise SpecError(f"{codec} does not go with gpu: it is for exchanges on Gloo")

@@ -23,6 +23,7 @@ from tests.loopback import on_workers
 from workloads.comm.codecs import open_codec, randk, topk
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import Feedback, RandomlyChosen, SomeAveraged
+from workloads.comm.encoded_server import PulledChanges
 from workloads.comm.outer import stateful_exchange
 from workloads.comm.round import Round
 from workloads.strategies import STRATEGIES
@@ -198,7 +199,7 @@ def carried(rank: int, workers: int) -> dict[tuple[str, str], list[Tensor]]:
     found: dict[tuple[str, str], list[Tensor]] = {}
     for codec in CARRIED:
         for strategy in parse_codec(codec).carriers:
-            if strategy in ("local-sgd", "ddp", "pairwise"):
+            if strategy in ("local-sgd", "ddp", "pairwise", "parameter-server"):
                 continue
             sites = f"a:{workers - 1},b:1" if strategy == "hierarchical" else None
             options = {"error_feedback": 0.9, "strategy": strategy, "sites": sites}
@@ -254,6 +255,63 @@ def test_every_carrier_leaves_the_plain_mean_in_equal_bits(workers: int, tmp_pat
                 plain = plainly_carried(strategy, codec, workers)[index]
                 close = torch.isclose(rounds[index], plain, rtol=1e-3, atol=1e-4)
                 assert close.float().mean() > 0.99, (strategy, codec, index)
+
+
+def served(rank: int, nodes: int) -> dict[str, list[Tensor]]:
+    """A worker's copies of the parameters after each round, and the server's own; the last rank is
+    the server, whose model moves by a tenth of the mean gradient."""
+    workers, found = nodes - 1, dict[str, list[Tensor]]()
+    for codec in CODECS:
+        spec = _experiment(workers, strategy="parameter-server", compress=codec, error_feedback=0.9)
+        exchange = stateful_exchange(
+            STRATEGIES["parameter-server"].exchange, spec, torch.zeros(501)
+        )
+        own = values(9, 501)
+        pulled = PulledChanges(codec, [own])
+
+        def update(_where: slice, mean: Tensor, own: Tensor = own) -> Tensor:
+            return own.sub_(0.1 * mean)
+
+        found[codec] = rounds = []
+        for index in range(ROUNDS):
+            if rank == workers:
+                pulled.serve(0, Round(spec, rank, index), update)
+                rounds.append(pulled.tensors()["0.copies"].clone())
+                continue
+            flat = values(rank, 501, index)
+            exchange(flat, Round(spec, rank, index))
+            rounds.append(own.add_(flat).clone())
+        rounds.append(own)
+    return found
+
+
+def plainly_served(codec: str, workers: int) -> list[Tensor]:
+    """By one process: the copies after each round, then the server's model."""
+    senders = [_feedback(codec, torch.zeros(501)) for _ in range(workers)]
+    model, copies, results = values(9, 501), values(9, 501), []
+    for index in range(ROUNDS):
+        sent = [state.encode(values(rank, 501, index)) for rank, state in enumerate(senders)]
+        decoded = [open_codec(codec).decode(codes, 501) for codes in sent]
+        model = model - 0.1 * torch.stack(decoded).mean(0)
+        change = open_codec(codec).encode(model - copies)
+        copies = copies + open_codec(codec).decode(change, 501)
+        results.append(copies)
+    return [*results, model]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_of_a_server_have_equal_copies_and_it_forgets_nothing(
+    workers: int, tmp_path: Path
+) -> None:
+    *found, server = on_workers(f"{HERE}:served", workers + 1, tmp_path)
+    for codec in CODECS:
+        *plain, model = plainly_served(codec, workers)
+        *copies, own = server[codec]
+        for index in range(ROUNDS):
+            assert all(torch.equal(copies[index], each[codec][index]) for each in found)
+            close = torch.isclose(copies[index], plain[index], rtol=1e-4, atol=1e-5)
+            assert close.float().mean() > 0.99, (codec, index)
+        assert torch.isclose(own, model, rtol=1e-4, atol=1e-5).float().mean() > 0.99, codec
 
 
 def by_ddp(rank: int, workers: int) -> dict[str, list[tuple[Tensor, Tensor]]]:
@@ -449,11 +507,14 @@ def test_sizes_tell_the_number_of_elements_up_to_those_of_the_same_size(
         ({"compress": "randk:0.1:2bit"}, "not 'randk:0.1:2bit'"),
         ({"compress": "2bits"}, "did you mean 2bit"),
         ({"compress": "int8:3"}, "int8 takes no parameter"),
-        ({"compress": "int8", "strategy": "ring"}, "cannot be added up"),
+        ({"compress": "int8", "strategy": "ring"}, "these codes cannot be added up; use allred"),
+        ({"compress": "2bit", "strategy": "pairwise"}, "no two workers have the same model to"),
+        ({"compress": "2bit", "strategy": "sgp"}, "whose partners change every round"),
+        ({"compress": "randk:0.1", "strategy": "parameter-server"}, "how every parameter changed"),
         ({"compress": "powersgd:0"}, "1 to 1024, such as powersgd:2, not 'powersgd:0'"),
-        ({"compress": "int8", "launcher": "horovod"}, "it takes allreduce, allgather, gather-"),
+        ({"compress": "int8", "launcher": "horovod"}, "whose own all-reduce adds up numbers"),
         ({"compress": "randk:2"}, "such as randk:0.01, not 'randk:2'"),
-        ({"compress": "powersgd:2", "strategy": "pairwise"}, "it takes ring, halving-doubling,"),
+        ({"compress": "powersgd:2", "strategy": "pairwise"}, "use ring, halving-doubling,"),
         ({"compress": "powersgd:2", "average": "parameters"}, "makes no sense"),
         (
             {"compress": "randk:0.1", "average": "parameters", "error_feedback": 1.0},

@@ -74,7 +74,7 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         ([*ASK, "--fit", "nowhere.json"], "cannot read nowhere.json"),
         ([*ASK, "--fit", str(SPEC)], f"{SPEC} holds no fitted costs"),
         ([*ASK, "--straggler", "1024:0.5"], "--straggler: a rank must be between 0 and 1,023"),
-        ([*ASK, "--compress", "zip"], "unknown compress 'zip'"),
+        ([*ASK, "--compress", "zip"], "unknown codec 'zip'"),
         (["fit", "nowhere"], "no such folder: nowhere"),
         (["fit", str(RUNS), "--held-out", "nowhere"], "no such folder: nowhere"),
         (["fit", str(PROJECT / "docs")], "not enough in"),

@@ -64,6 +64,12 @@ class FlatModel:
             part.parameters.copy_(part.gradients)
             part.gradients.zero_()
 
+    def add_change_from_gradients(self) -> None:
+        """Add what a server returned in place of the gradients to the parameters."""
+        for part in self.parts:
+            part.parameters.add_(part.gradients)
+            part.gradients.zero_()
+
 
 def _by_type(tensors: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, ...]]:
     found: dict[torch.dtype, list[nn.Parameter]] = {}

@@ -14,6 +14,7 @@ from cluster.spec.exchange.outer import Outer, parse_outer
 from cluster.spec.experiment import Experiment
 from workloads.comm.codecs.powersgd import PowerIteration
 from workloads.comm.encoded_exchange import EncodedExchange, RandomlyChosen, SomeAveraged
+from workloads.comm.encoded_server import PushedGradients
 from workloads.comm.push_sum import PushSum
 from workloads.comm.round import Exchange, Round, tensors_of
 
@@ -49,6 +50,8 @@ def encoded_exchange(
     if codec.adds_up:
         assert codec.share is not None
         return RandomlyChosen(exchange, codec.share, decay, initial)
+    if spec.strategy == "parameter-server":
+        return PushedGradients(spec, initial)
     return EncodedExchange(spec, initial)
 
 

@@ -3,12 +3,14 @@
 import datetime
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from cluster.spec.exchange.codecs import parse_codec
 from cluster.spec.experiment import Experiment
 from cluster.spec.own_code import is_own
 from workloads.comm.exchanger import Exchanger
@@ -74,10 +76,15 @@ class TorchPeers:
         return Preparation(
             strategy.wrap(model, spec) if strategy.wrap else model,
             exchanger,
-            flat.take_parameters_from_gradients if strategy.server_updates else optimizer.step,
+            self._update_by_server(flat) if strategy.server_updates else optimizer.step,
             after_local_step=after_local_step,
             hides_exchange=wraps,
         )
+
+    def _update_by_server(self, flat: FlatModel) -> Callable[[], None]:
+        """It returns new parameters, or with a lossy codec their change."""
+        is_lossy = parse_codec(self.spec.compress).lossy
+        return flat.add_change_from_gradients if is_lossy else flat.take_parameters_from_gradients
 
     def _prepare_unpaced(
         self, model: nn.Module, flat: FlatModel, optimizer: Optimizer

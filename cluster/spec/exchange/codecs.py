@@ -38,10 +38,16 @@ FORMS = (
 )
 """What --compress takes."""
 
-OF_CODES = ("allreduce", "allgather", "gather-scatter", "ddp", "local-sgd")
-"""Strategies that can exchange what cannot be added up: decoded where it is averaged."""
-OF_SUMS = ("ring", "halving-doubling", "hierarchical", "reduce-broadcast", *OF_CODES)
-"""Those that average at every step, or take differences."""
+OF_DIFFERENCES = ("allreduce", "allgather", "gather-scatter", "ddp", "local-sgd")
+"""Strategies that exchange gradients or outer deltas, and can decode where they average."""
+SERVER = "parameter-server"
+OF_CODES = (*OF_DIFFERENCES, SERVER)
+"""Those that can exchange what cannot be added up."""
+ADDING = ("ring", "halving-doubling", "hierarchical", "reduce-broadcast")
+"""Those that add up on the way."""
+OF_SUMS = (*ADDING, *OF_DIFFERENCES)
+NO_REFERENCE = ("pairwise", "sgp")
+"""Partners change with every round: no two workers know the same model to take differences from."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,19 @@ class Codec:
             return (*OF_SUMS, "pairwise")
         return OF_SUMS if self.adds_up else OF_CODES
 
+    def why_not(self, strategy: str) -> str:
+        """Why this strategy is no carrier, as the end of a sentence that names it."""
+        if strategy == SERVER:
+            return "whose server sends back how every parameter changed, which this cannot hold"
+        if strategy in NO_REFERENCE:
+            return (
+                "whose partners change every round: codes are of differences, and no two workers"
+                " have the same model to take them from"
+            )
+        if strategy in ADDING:
+            return "which adds up what it passes on, and these codes cannot be added up"
+        return "whose exchange takes numbers, not codes"
+
 
 @functools.cache
 def parse_codec(text: str) -> Codec:
@@ -101,7 +120,7 @@ def parse_codec(text: str) -> Codec:
     if text not in FORMS:
         if has_share and name in FORMS:
             raise ValueError(f"{name} takes no parameter, not {text!r}")
-        raise ValueError(unknown("compress", text, FORMS))
+        raise ValueError(unknown("codec", text, FORMS))
     if name in QUANTISED_BITS:
         return Codec(name, functools.partial(quantised_bytes, bits=QUANTISED_BITS[name]))
     item_bytes = FLOAT_BYTES if name == "none" else HALF_BYTES

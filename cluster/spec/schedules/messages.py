@@ -333,6 +333,13 @@ def _star(centre: int, leaves: Sequence[int], message_bytes: int) -> Messages:
     )
 
 
+def _in_one_piece(star: Messages, setting: Setting) -> Messages:
+    """Lossy codes are decoded and averaged as a whole, not chunk by chunk."""
+    if parse_codec(setting.compress).adds_up:
+        return star
+    return tuple(replace(flow, parts=1, cuts=()) for flow in star)
+
+
 def _two_phases(members: Sequence[int], setting: Setting) -> Messages:
     """Everyone sends piece j to member j, which sends its mean of them back to everyone.
 
@@ -454,19 +461,15 @@ def all_gather(_index: int, setting: Setting) -> Messages:
 
 
 def gather_scatter(_index: int, setting: Setting) -> Messages:
-    """The leaves send M to the root (worker 0), the root sends M back to each.
-
-    Codes are decoded and averaged as a whole, not chunk by chunk.
-    """
+    """The leaves send M to the root (worker 0), the root sends M back to each."""
     found = _star(0, range(1, setting.workers), setting.exchanged_bytes)
-    if parse_codec(setting.compress).adds_up:
-        return found
-    return tuple(replace(flow, parts=1, cuts=()) for flow in found)
+    return _in_one_piece(found, setting)
 
 
 def parameter_server(_index: int, setting: Setting) -> Messages:
     """A star around the server, the rank after the last worker's."""
-    return _star(setting.workers, range(setting.workers), setting.exchanged_bytes)
+    found = _star(setting.workers, range(setting.workers), setting.exchanged_bytes)
+    return _in_one_piece(found, setting)
 
 
 def reduce_broadcast(_index: int, setting: Setting) -> Messages:
