@@ -1,12 +1,13 @@
 """Search for the options of every composition of a task, by one protocol (tasks.toml).
 
-    python3 -m bench.search mnist            trials on virtual workers; a file with all scores.
-                                             Those that it has already are not made again
-    python3 -m bench.search --preset         write the best into workloads/presets/frontier.toml
+    python3 -m bench.search mnist                 trials on virtual workers; a file with all scores.
+                                                  Those that it has already are not made again
+    python3 -m bench.search mnist --seconds 240   begins no trial after that: go on another time
+    python3 -m bench.search --preset              write the best into the preset frontier
 
-Every composition has the same number of trials. A trial's score is that of its final model on
-training samples that all runs leave out; the test set has no part in it, nor have the seeds of
-results.
+Every composition has the same number of trials, and they take turns, so that an interrupted search
+has been as long for each of them. A trial's score is that of its final model on training samples
+that all runs leave out; the test set has no part in it, nor have the seeds of results.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.search import preset
-from bench.search.found import Trial, read_trials, write_trials
+from bench.search.found import Trial, add_trial, read_trials
 from bench.search.tasks import Composition, Options, Task, read_tasks
-from bench.tools.session import measure
+from bench.tools.session import count, measure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m bench.search", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("task", nargs="?", choices=list(tasks))
-    parser.add_argument("--only", metavar="COMPOSITION", help="a single composition of the task")
+    parser.add_argument("--seconds", type=count, help="begin no trial after so many")
     parser.add_argument("--preset", action="store_true", help="write the preset: no new trials")
     args = parser.parse_args(arguments)
     if (args.task is None) != args.preset:
@@ -36,35 +38,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.preset:
         preset.write(tasks)
         return 0
-    task = tasks[args.task]
-    names = [composition.name for composition in task.compositions]
-    if args.only not in (None, *names):
-        parser.error(f"--only must be one of {', '.join(names)}, not {args.only}")
-    for composition in task.compositions:
-        if args.only in (None, composition.name):
-            _search(task, composition)
+    task, began = tasks[args.task], time.monotonic()
+    for composition, point in missing(task):
+        if args.seconds is not None and time.monotonic() - began > args.seconds:
+            break
+        add_trial(task.found, _try(task, composition, point))
     return 0
 
 
-def _search(task: Task, composition: Composition) -> None:
-    """Each trial is a session, and is written when it has ended: an interrupted search goes on."""
-    for point in composition.trials(task.name, task.trials):
-        _try_once(task, composition, point)
-
-
-def _try_once(task: Task, composition: Composition, point: Options) -> None:
-    known = read_trials(task.found)
-    if any((t.composition, t.options) == (composition.name, point) for t in known):
-        return
-    trial = _try(task, composition, point)
-    now = read_trials(task.found)  # another search may have added to it
-    write_trials(task.found, [*now, trial], [each.name for each in task.compositions])
+def missing(task: Task) -> Iterator[tuple[Composition, Options]]:
+    """Trials that have no score yet: the first of every composition, then the second, ..."""
+    known = [(trial.composition, trial.options) for trial in read_trials(task.found)]
+    for turn in range(task.trials):
+        for composition in task.compositions:
+            points = composition.trials(task.name, task.trials)
+            if turn < len(points) and (composition.name, points[turn]) not in known:
+                yield composition, points[turn]
 
 
 def _try(task: Task, composition: Composition, point: Options) -> Trial:
     with tempfile.TemporaryDirectory(prefix="gradwire-search-") as folder:
         file = Path(folder, "search.toml")
-        run = {**task.options, **composition.fixed, **point}
+        run = {**task.options, **task.shorter, **composition.fixed, **point}
         file.write_text(preset.as_toml(run))
         flags = ("--virtual", "--score-on", "held-out", "--seed", str(task.seed))
         (summary,) = measure("--preset", str(file), "--engine", "netns", *flags)

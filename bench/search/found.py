@@ -1,16 +1,18 @@
-"""The scores of trials, in a file for each task: composition, options, score, predicted bytes."""
+"""The scores of trials, in a file for each task, to which every trial adds a line."""
 
 from __future__ import annotations
 
 import csv
+import datetime
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.search.tasks import Options
 
-COLUMNS = ("composition", "options", "accuracy", "loss", "sent_bytes")
+COLUMNS = ("composition", "options", "accuracy", "loss", "sent_bytes", "date")
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,15 @@ class Trial:
     sent_bytes: float
     """Payload of a worker in training, predicted."""
 
-    def score(self, judged_by: str) -> float:
-        """The larger the better."""
-        if judged_by == "accuracy":
-            return -1.0 if self.accuracy is None else self.accuracy
-        return float("-inf") if self.loss is None else -self.loss
+    @property
+    def score(self) -> float:
+        """The smaller the better."""
+        return math.inf if self.loss is None else self.loss
 
 
-def best_of(trials: Iterable[Trial], judged_by: str) -> Trial:
+def best_of(trials: Iterable[Trial]) -> Trial:
     """The first of those that are equally good."""
-    return max(trials, key=lambda trial: trial.score(judged_by))
+    return min(trials, key=lambda trial: trial.score)
 
 
 def read_trials(path: Path) -> list[Trial]:
@@ -54,15 +55,10 @@ def read_trials(path: Path) -> list[Trial]:
         ]
 
 
-def write_trials(path: Path, trials: Sequence[Trial], order: Sequence[str]) -> None:
-    """By composition, in the order of the task."""
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        for trial in sorted(trials, key=lambda trial: order.index(trial.composition)):
-            accuracy, loss = (
-                "" if value is None else f"{value:.6g}" for value in (trial.accuracy, trial.loss)
-            )
-            options = json.dumps(trial.options)
-            row = (trial.composition, options, accuracy, loss, f"{trial.sent_bytes:.0f}")
-            rows.writerow(row)
+def add_trial(path: Path, trial: Trial) -> None:
+    accuracy, loss = ("" if v is None else f"{v:.6g}" for v in (trial.accuracy, trial.loss))
+    options, today = json.dumps(trial.options), datetime.date.today().isoformat()
+    row = (trial.composition, options, accuracy, loss, f"{trial.sent_bytes:.0f}", today)
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, row] if is_new else [row])

@@ -42,9 +42,12 @@ def runs(tasks: Mapping[str, Task]) -> Iterator[Options]:
         trials = read_trials(task.found)
         for composition in task.compositions:
             own = [trial for trial in trials if trial.composition == composition.name]
-            best = best_of(own, task.judged_by).options if own else {}
+            best = best_of(own).options if own else {}
             quick = {} if task.name == QUICK else {"quick": False}
-            yield {**composition.fixed, **task.options, **best, "repeat": REPEAT, **quick}
+            own_options = {
+                name: v for name, v in task.options.items() if name not in composition.fixed
+            }
+            yield {**composition.fixed, **own_options, **best, "repeat": REPEAT, **quick}
 
 
 def as_toml(run: Options) -> str:

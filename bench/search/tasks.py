@@ -35,12 +35,13 @@ class Composition:
 @dataclass(frozen=True)
 class Task:
     name: str
-    judged_by: str
-    """accuracy, or loss."""
     trials: int
     """Of each composition."""
     seed: int
     options: Options
+    """Of the preset's runs."""
+    shorter: Options
+    """Options that trials have in their place, so that a search fits its budget."""
     compositions: tuple[Composition, ...]
 
     @property
@@ -54,10 +55,10 @@ def read_tasks(path: Path = TASKS) -> dict[str, Task]:
     return {
         name: Task(
             name,
-            task["judged_by"],
             task["trials"],
             task["seed"],
             task["options"],
+            task.get("shorter", {}),
             tuple(
                 Composition(composition, parts["fixed"], parts["lists"])
                 for composition, parts in task["compositions"].items()
