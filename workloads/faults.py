@@ -82,7 +82,7 @@ class FaultPoints:
         due = [k for k, fault in self._exchanges.items() if fault.moment.at <= exchange]
         if due:
             number = min(due, key=lambda k: self._exchanges[k].moment.at)
-            chance = random.Random(f"{self._seed} fault {number}")
+            chance = random.Random(f"{self._seed} fault {self._exchanges[number]}")
             share = chance.uniform(LEAST_SHARE, MOST_SHARE)
             threshold = max(1, round(share * self._usual_bytes))
 

@@ -2,10 +2,13 @@
 
     python -m tests.campaign.continuing                     20 kills of six strategies, namespaces
     python -m tests.campaign.continuing --engine docker --tries 5 --faults kill,freeze
+    python -m tests.campaign.continuing --record FILE --most-s 240     a part of them; again goes on
+    python -m tests.campaign.continuing --record FILE --table          what FILE has
 
 A try does a fault to a random worker at a random exchange, and holds the run against the same one
 without faults: it completes, every sample of every epoch counts once, the accuracy is within a
-point, and the parameters of all workers are equal where the strategy makes them equal.
+point, and the parameters of all workers are equal where the strategy makes them equal. Tries of a
+strategy are runs of one session on one cluster; the run without faults is made once.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import contextlib
 import itertools
 import json
 import random
+import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +33,14 @@ from analysis.summary.training import samples_in
 from cluster.spec.documents.events import Result, Step
 from cluster.spec.documents.fault_events import Member
 from cluster.spec.documents.run_folder import RunFolder, find_runs
+from tests.campaign import continuing_record
+from tests.campaign.continuing_record import Row
 from tests.measuring import measure
 
 WORKERS = 6
 EPOCHS = 6
+LONG_EPOCHS = 16
+"""Where a node is away for ten seconds, and is to be back before the end."""
 SIZES = ("--train-size", "7680", "--test-size", "2000")
 EXCHANGES_AN_EPOCH = {"local-sgd": 3}
 """Of a strategy that exchanges less often than in every of 20 steps."""
@@ -48,7 +57,8 @@ FAULTS = {
     "unplug": "{rank}:unplug@exchange{at}/10s",
     "restart": "{rank}:restart@exchange{at}",
 }
-COMES_BACK = ("freeze", "unplug", "restart")
+AWAY = ("freeze", "unplug")
+COMES_BACK = (*AWAY, "restart")
 BACK_S = 15.0
 POINT = 0.01
 
@@ -89,20 +99,36 @@ def flags(case: Try, output: Path) -> list[str]:
     return [*own, *sizes, "--on-failure", "continue", "--output", str(output)]
 
 
+def attempt(case: Try, expected: float | None, output: Path) -> Outcome:
+    (outcome,) = attempt_all([case], expected, output)
+    return outcome
+
+
+def attempt_all(cases: Sequence[Try], expected: float | None, output: Path) -> list[Outcome]:
+    """Tries of one strategy that differ in their faults: one session."""
+    faults = [part for case in cases for part in ("--fault", case.flag)]
+    measured = measure(*flags(cases[0], output), *faults)
+    found = {folder.read_experiment().fault: folder for folder in find_runs(output)}
+    return [
+        judge(case, expected, found[case.flag])
+        if case.flag in found
+        else Outcome(case, None, None, None, None, (f"{case.flag}: {measured.stderr[-300:]}",))
+        for case in cases
+    ]
+
+
 def undisturbed(case: Try, output: Path) -> float:
     summary = measure(*flags(case, output)).summaries[0]
     assert summary["status"] == "completed", summary["error"]
     return float(summary["accuracy"])
 
 
-def attempt(case: Try, expected: float | None, output: Path) -> Outcome:
-    measured = measure(*flags(case, output), "--fault", case.flag)
-    if measured.code != 0:
-        why = measured.summaries[0]["error"] if measured.summaries else measured.stderr[-300:]
-        return Outcome(case, None, None, None, None, (f"{case.flag}: {why}",))
-    (folder,) = find_runs(output)
+def judge(case: Try, expected: float | None, folder: RunFolder) -> Outcome:
+    summary = json.loads(folder.summary.read_text())
+    if summary["status"] != "completed":
+        return Outcome(case, None, None, None, None, (f"{case.flag}: {summary['error']}",))
     run = RecordedRun.read(folder, folder.read_experiment())
-    accuracy = float(measured.summaries[0]["accuracy"])
+    accuracy = float(summary["accuracy"])
     noticed_s, resumed_s, back_s = times(folder, run, case)
     wrong = {
         "no fault": len(run.generations) < 2,
@@ -186,20 +212,89 @@ def _first_step(log: NodeLog, generation: int) -> float:
     return min(after, default=float("inf"))
 
 
-def conduct(
-    engine: str, faults: Sequence[str], strategies: Sequence[str], tries: int, seed: int
-) -> list[Outcome]:
-    outcomes = []
-    for strategy in strategies:
-        with tempfile.TemporaryDirectory(prefix="gradwire-continuing-") as folder:
-            expected = undisturbed(Try(engine, "", strategy, seed), Path(folder))
-        print(f"{engine:7} {strategy:16} without faults {expected:.4f}", flush=True)
-        for fault, number in itertools.product(faults, range(seed, seed + tries)):
-            case = Try(engine, fault, strategy, number)
-            with tempfile.TemporaryDirectory(prefix="gradwire-continuing-") as folder:
-                outcomes.append(attempt(case, expected, Path(folder)))
-            print(line(outcomes[-1]), flush=True)
+@dataclass(frozen=True)
+class Plan:
+    """Which tries are made, and how many of them in a session."""
+
+    engine: str
+    faults: Sequence[str]
+    strategies: Sequence[str]
+    tries: int
+    seed: int = 1
+    a_session: int = 10
+    most_s: float = float("inf")
+    """No session begins after this."""
+
+    def sessions(self, known: Sequence[Row]) -> Iterator[list[Try]]:
+        """Of tries that are not known yet; no two of a session have the same fault."""
+        done = {(row.engine, row.fault, row.strategy, row.seed) for row in known}
+        for fault, strategy in itertools.product(self.faults, self.strategies):
+            epochs = LONG_EPOCHS if fault in AWAY else EPOCHS
+            left = [
+                Try(self.engine, fault, strategy, number, epochs)
+                for number in range(self.seed, self.seed + self.tries)
+                if (self.engine, fault, strategy, number) not in done
+            ]
+            while left:
+                session = list({case.flag: case for case in left}.values())[: self.a_session]
+                left = [case for case in left if case not in session]
+                yield session
+
+
+def conduct(plan: Plan, record: Path | None = None, keep: Path | None = None) -> list[Outcome]:
+    """Tries whose sessions have a miss stay in `keep`."""
+    began = time.monotonic()
+    rows = continuing_record.read(record)
+    outcomes: list[Outcome] = []
+    for session in plan.sessions(rows):
+        if time.monotonic() - began > plan.most_s:
+            print("the time is over: some tries are left", flush=True)
+            break
+        first = session[0]
+        expected = continuing_record.undisturbed(rows, first.engine, first.strategy, first.epochs)
+        if expected is None:
+            with _output(None) as output:
+                expected = undisturbed(first, output)
+            calm = Row(first.engine, "none", first.strategy, 0, first.epochs, accuracy=expected)
+            rows.append(calm)
+            continuing_record.append(record, calm)
+            print(f"{first.engine:7} {first.strategy:16} without faults {expected}", flush=True)
+        with _output(keep) as output:
+            found = attempt_all(session, expected, output)
+            if keep and not any(outcome.misses for outcome in found):
+                shutil.rmtree(output)
+        for outcome in found:
+            print(line(outcome), flush=True)
+            continuing_record.append(record, row_of(outcome))
+        outcomes += found
     return outcomes
+
+
+@contextlib.contextmanager
+def _output(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield Path(tempfile.mkdtemp(dir=keep))
+        return
+    with tempfile.TemporaryDirectory(prefix="gradwire-continuing-") as folder:
+        yield Path(folder)
+
+
+def row_of(outcome: Outcome) -> Row:
+    case = outcome.attempt
+    return Row(
+        case.engine,
+        case.fault,
+        case.strategy,
+        case.seed,
+        case.epochs,
+        flag=case.flag,
+        accuracy=outcome.accuracy,
+        noticed_s=outcome.noticed_s,
+        resumed_s=outcome.resumed_s,
+        back_s=outcome.back_s,
+        misses=outcome.misses,
+    )
 
 
 def line(outcome: Outcome) -> str:
@@ -224,9 +319,25 @@ def main() -> int:
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--tries", type=int, default=20, help="of each fault and strategy")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--a-session", type=int, default=10, help="tries in a session")
+    parser.add_argument("--most-s", type=float, default=float("inf"), help="begin none after it")
+    parser.add_argument("--record", type=Path, help="append tries, and skip those that it has")
+    parser.add_argument("--keep", type=Path, help="keep sessions with a miss in this folder")
+    parser.add_argument("--table", action="store_true", help="print what --record has, and end")
     given = parser.parse_args()
-    strategies, faults = given.strategies.split(","), given.faults.split(",")
-    outcomes = conduct(given.engine, faults, strategies, given.tries, given.seed)
+    if given.table:
+        print(continuing_record.table(continuing_record.read(given.record)))
+        return 0
+    plan = Plan(
+        engine=given.engine,
+        faults=given.faults.split(","),
+        strategies=given.strategies.split(","),
+        tries=given.tries,
+        seed=given.seed,
+        a_session=given.a_session,
+        most_s=given.most_s,
+    )
+    outcomes = conduct(plan, given.record, given.keep)
     wrong = sum(bool(outcome.misses) for outcome in outcomes)
     print(f"{len(outcomes)} tries, {wrong} wrong")
     return 1 if wrong else 0

@@ -141,5 +141,5 @@ def test_every_try_goes_on(
     if engine == "docker":
         request.getfixturevalue("docker")
     with capsys.disabled():
-        outcomes = continuing.conduct(engine, faults, [strategy], tries, seed=1)
+        outcomes = continuing.conduct(continuing.Plan(engine, faults, [strategy], tries))
     assert [outcome.misses for outcome in outcomes if outcome.misses] == []
