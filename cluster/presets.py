@@ -87,7 +87,7 @@ def _expand_preset(args: argparse.Namespace) -> list[argparse.Namespace]:
     given = {name: value for name, value in vars(args).items() if value not in (None, False)}
     sets = []
     for options, origin in _runs(args):
-        named = {n: own_files.beside(Path(args.preset), n, v) for n, v in options.items()}
+        named = {n: own_files.beside(_path(args.preset), n, v) for n, v in options.items()}
         texts = {name: _as_typed(name, value) for name, value in named.items()}
         sets.append(argparse.Namespace(**{**vars(args), **texts, **given}, origin=origin))
     return sets
@@ -142,10 +142,18 @@ def _runs(args: argparse.Namespace) -> list[tuple[Options, str]]:
 
 
 def _read(name: str) -> Preset:
-    if name.endswith(SUFFIX) or "/" in name:
+    if _is_file(name):
         return read_preset(Path(name), name)
     one_of("preset", name, [*names(), "FILE.toml"])
-    return read_preset(FOLDER / f"{name}{SUFFIX}", f"preset {name}")
+    return read_preset(_path(name), f"preset {name}")
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(SUFFIX) or "/" in name
+
+
+def _path(name: str) -> Path:
+    return Path(name) if _is_file(name) else FOLDER / f"{name}{SUFFIX}"
 
 
 def _as_typed(name: str, value: object) -> str | list[str]:

@@ -1,7 +1,7 @@
 """The parameter server's run: the phases of workloads/training.py, and a reply in every round."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,12 +96,14 @@ class Server:
     def take_part(self, part: Part) -> None:
         spec = part.spec
         peers = join(spec, part.rank, self._model_bytes)
+        patience_s = timeout_s(spec, self._model_bytes)
+        addresses = meet(part.rank, patience_s) if spec.is_unpaced else None
         state = state_of(self.model, self.flat, self.optimizer, self.encoded)
         if spec.continues is not None and self.files is not None:
             load(self.files.state, state)
         part.begin(peers, state)
-        if spec.is_unpaced:
-            self._serve_unpaced(part, peers)
+        if addresses is not None:
+            self._serve_unpaced(part, peers, addresses)
         else:
             self._serve_in_step(part, peers)
         if spec.save_state and self.files is not None:
@@ -109,13 +111,21 @@ class Server:
         peers.leave()
         self.log.boundary(End)
 
-    def _serve_unpaced(self, part: Part, peers: Peers) -> None:
+    def _serve_unpaced(self, part: Part, peers: Peers, addresses: Addresses) -> None:
         """Each worker in its own time, until the samples of an epoch are used up."""
-        spec, log = part.spec, self.log
-        service = self.open_service(meet(part.rank, timeout_s(spec, self._model_bytes)))
-        for epoch in range(1, spec.epochs + 1):
+        spec, log, place = part.spec, self.log, part.start
+
+        def commit(numbers: Sequence[int]) -> None:
+            nonlocal place
+            place = replace(place, done=place.done + len(numbers))
+            part.commit(place, numbers)
+
+        service = self.open_service(addresses, spec, commit)
+        for epoch in range(place.epoch, spec.epochs + 1):
+            dealt = part.numbered(epoch)
+            place = replace(place, epoch=epoch, done=0)
             enter_phase(log, "train", epoch, peers)
-            service.run_epoch(epoch)
+            service.run_epoch(epoch, None if dealt is None else dealt.numbers)
             enter_phase(log, "evaluate", epoch, peers)
         enter_phase(log, "finish", None, peers)
         service.close()
@@ -158,26 +168,33 @@ class Server:
             for buffer in self.flat.buffers:
                 serve(buffer, averaging_round(round), None)
 
-    def open_service(self, addresses: Addresses) -> Service:
-        """Of a strategy without a barrier."""
-        spec, model = self.spec, [part.parameters for part in self.flat.parts]
+    def open_service(
+        self,
+        addresses: Addresses,
+        spec: Experiment,
+        note_merged: Callable[[Sequence[int]], None] = lambda numbers: None,
+    ) -> Service:
+        """Of a strategy without a barrier, for the workers that there are."""
+        model = [part.parameters for part in self.flat.parts]
         if spec.buffers == "average":
             model += self.flat.buffers
         if spec.quorum is not None:
             assert spec.grace is not None
-            return Service(spec, addresses, model, Merging(model, spec.quorum, spec.grace))
-        rule = Updating(spec.workers, spec.staleness, self._update_whole)
-        return Service(spec, addresses, model, rule)
+            merging = Merging(model, spec.quorum, spec.grace)
+            return Service(spec, addresses, model, merging, note_merged)
+        update = functools.partial(self._update_whole, spec)
+        rule = Updating(spec.workers, spec.staleness, update)
+        return Service(spec, addresses, model, rule, note_merged)
 
-    def _update_whole(self, gradients: list[Tensor], steps: int) -> None:
+    def _update_whole(self, spec: Experiment, gradients: list[Tensor], steps: int) -> None:
         """`steps` of all workers are in the model then.
 
         N gradients move the model as far as an update by their mean.
         """
-        self.optimizer.lr = learning_rate(self.spec, (steps - 1) // self.spec.workers)
+        self.optimizer.lr = learning_rate(spec, (steps - 1) // spec.workers)
         self.optimizer.begin()
         for part, of_part in enumerate(gradients):
-            self.optimizer.update(part, slice(None), of_part.div_(self.spec.workers))
+            self.optimizer.update(part, slice(None), of_part.div_(spec.workers))
 
     def _update(self, part: int, start: int, where: slice, gradients: Tensor) -> Tensor:
         in_part = slice(start + where.start, start + where.stop)

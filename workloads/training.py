@@ -138,7 +138,8 @@ def take_part(worker: Worker, part: Part) -> None:
         load(worker.files.state, state)
     part.begin(peers, state)
     called = worker.device.data_parallel(prepared.model, spec.gpu)
-    pace: Pace = prepared.pace or InStep(part)
+    pace: Pace = prepared.pace or InStep()
+    pace.begin(part)
     faults = FaultPoints(worker.spec, worker.rank, log)
     trainer = Trainer(part, worker, prepared, pace, called, faults)
 
@@ -149,7 +150,7 @@ def take_part(worker: Worker, part: Part) -> None:
         place = trainer.run_epoch(replace(place, epoch=epoch, done=0), batches)
         enter_phase(log, "evaluate", epoch, peers)
         if (done := pace.settle(epoch)) is not None:
-            log.write(done)
+            log.write(done.named(part.members))
         size = _test_size(spec, data, epoch == spec.epochs)
         score = score_consensus(model, flat, data, size, peers, objective)
         log.write(Epoch(epoch=epoch, **asdict(score)))
@@ -264,7 +265,8 @@ class Trainer:
                     **asdict(cpu),
                 )
             )
-            self.part.commit(place)  # after its event: a step that counts has been told
+            # after its event: a step that counts has been told
+            self.part.commit(place, () if turn.of_all is None else (turn.of_all,))
         clock.close()
         return place
 

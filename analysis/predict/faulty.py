@@ -5,7 +5,8 @@ still or are slow. At any moment some faults are active; the run's speed is then
 
     0                     where workers wait for one that is frozen or cut off, or form a new group
     step / step'          where a link or a node is slow: step' is simulated with it
-    the mean of workers   without a barrier: one that is away takes its own share of steps only
+    the mean of workers   without a barrier: one that is away takes its own share of steps only,
+                          but for the time in which the others form a new group
 
 and it ends when speed x time is T. With --on-failure continue workers wait for one that is away for
 as long as the host takes to notice (NOTICE_S for one that was killed, GRACE_S for one that is
@@ -116,13 +117,15 @@ def _away(experiment: Experiment, fault: Fault, begin_s: float, end_s: float) ->
         notice_s = 0.0 if fault.act == Act.JOIN else NOTICE_S / slowdown
         yield Slow(begin_s, begin_s + notice_s + 2 * reform_s, 0.0)
         return
-    if facts_of(experiment.strategy).unpaced:
+    unpaced = facts_of(experiment.strategy).unpaced
+    if unpaced:
         yield Slow(begin_s, end_s, _shared(experiment, 0.0))
-        return
     notice_s = (NOTICE_S if fault.act == Act.KILL else GRACE_S) / slowdown
     if not continues or notice_s >= end_s - begin_s:
-        yield Slow(begin_s, end_s, 0.0)
+        if not unpaced:
+            yield Slow(begin_s, end_s, 0.0)
         return
-    yield Slow(begin_s, begin_s + notice_s + reform_s, 0.0)
+    still_s = notice_s if unpaced else 0.0
+    yield Slow(begin_s + still_s, begin_s + notice_s + reform_s, 0.0)
     if fault.lasts_s is not None:
         yield Slow(end_s, end_s + reform_s, 0.0)

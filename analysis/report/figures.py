@@ -21,6 +21,8 @@ PALETTE = (
     *("#5f8f1f", GREY, "#b07aa1", "#4e79a7"),
 )
 """For nodes and labels, by number."""
+FAULT = "214,69,69"
+"""Red, green and blue of what happened to nodes."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 LEGEND_MOST = 14
 """With more lines than this the legend has one entry per strategy; hovering names the line."""

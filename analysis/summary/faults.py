@@ -32,7 +32,7 @@ def describe(
     quiet_s = _undisturbed_step_s(steps, [(e.t, _until(e, host, steps)) for e in begun])
     committed = _committed(steps)
     repeated = [step for of_worker in steps for step in _repeated(of_worker)]
-    shares = _participation(steps)
+    shares = _shares(steps) if experiment.is_unpaced else _participation(steps)
     fits = train_s / quiet_s if train_s and quiet_s else None
     members = [event for log in workers for event in log.all(Member)]
     return Faults(
@@ -159,6 +159,12 @@ def _participation(steps: Sequence[Sequence[Step]]) -> list[float]:
     made = [{step.step for step in of_worker} for of_worker in steps]
     furthest = max((max(of_worker, default=0) for of_worker in made), default=0)
     return [sum(n in of for of in made) / len(made) for n in range(1, furthest + 1)]
+
+
+def _shares(steps: Sequence[Sequence[Step]]) -> list[float]:
+    """Without a barrier: each worker's steps, over those of the worker that made most."""
+    most = max(map(len, steps), default=0)
+    return [len(of_worker) / most for of_worker in steps] if most else []
 
 
 def _never(experiment: Experiment, begun: Sequence[FaultBegun]) -> list[str]:

@@ -35,12 +35,16 @@ def _steps(log: NodeLog, rank: int, generations: Sequence[Generation]) -> Iterat
     for number, steps in _by_generation(log.events):
         following = generations[number + 1] if number + 1 < len(generations) else None
         made: dict[int, int] = {}
+        read = set(following.read) if following else ()
         for step in steps:
             made[step.epoch] = made.get(step.epoch, 0) + 1
             if following is None or step.epoch < following.start.epoch:
                 yield step
             elif step.epoch > following.start.epoch:
                 continue
+            elif step.of_all is not None:
+                if step.of_all in read:
+                    yield step
             elif made[step.epoch] <= following.done.get(rank, 0):
                 yield step
 

@@ -13,7 +13,7 @@ def of_each(run: RecordedRun) -> tuple[int, int, int]:
     Where workers changed: of the whole run, and the samples of the first that was there at its end.
     """
     batch = run.experiment.batch_size
-    if not run.generations:
+    if not run.generations or run.experiment.is_unpaced:
         steps = steps_of_each(run)
         return steps, rounds_of_each(run, steps), steps * batch
     made, result = run.first.steps, run.first.first(Result)
@@ -37,7 +37,10 @@ def rounds_of_each(run: RecordedRun, steps: int) -> int:
 
 
 def by_worker(run: RecordedRun) -> list[WorkerProgress]:
-    """Of the epochs that all workers have ended; empty with a barrier."""
+    """Of the epochs that all workers have ended; empty with a barrier.
+
+    Where workers changed, exchanges are of those parts of epochs that nobody was lost in.
+    """
     if not run.experiment.is_unpaced:
         return []
     counted = {

@@ -117,7 +117,7 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
             break
         for start, end in (span for spans in by_node for span in spans):
             sent += counters.span([start.counters, end.counters]).sent_bytes
-        seconds += sum(end.t - start.t for start, end in _train_spans(run.first, score.epoch))
+        seconds = _seconds_until(run.first, score.epoch) or seconds
         points.append(
             CurvePoint(
                 epoch=score.epoch,
@@ -135,6 +135,14 @@ def _curve(run: RecordedRun) -> list[CurvePoint]:
 def _train_spans(log: NodeLog, epoch: int) -> list[tuple[Phase, Boundary]]:
     found = [span for span in log.phase_intervals if span[0].phase == "train"]
     return [(start, end) for start, end in found if start.epoch == epoch]
+
+
+def _seconds_until(log: NodeLog, epoch: int) -> float:
+    """Of training to the end of an epoch, with the time in which others went on without this node,
+    or it without others; 0 for an epoch that the log does not have."""
+    until = max((end.t for _, end in _train_spans(log, epoch)), default=0.0)
+    spans = [*log.spans("train"), *log.spans("recover")]
+    return sum(end.t - start.t for start, end in spans if end.t <= until)
 
 
 def _seconds(run: RecordedRun, links: Sequence[MeasuredLink]) -> Seconds:

@@ -58,27 +58,16 @@ def _epochs(
 
     The first epoch warms up caches; a comparison of times leaves it out.
     """
-    if experiment.is_unpaced:
-        return _unpaced_epochs(experiment, steps)
     found: dict[int, list[list[Step]]] = {}
     for worker, of_worker in enumerate(steps):
         for step in of_worker:
             found.setdefault(step.epoch, [[] for _ in steps])[worker].append(step)
     whole = experiment.steps_per_epoch * experiment.batch_size * experiment.workers
     return [
-        _epoch(experiment, epoch, [made for made in by_worker if made])
+        _epoch(experiment, epoch, [made for made in by_worker if made or experiment.is_unpaced])
         for epoch, by_worker in sorted(found.items())
         if 0 < epoch <= evaluated
         or sum(samples_in(experiment, made) for made in by_worker) >= whole
-    ]
-
-
-def _unpaced_epochs(experiment: Experiment, steps: Sequence[Sequence[Step]]) -> list[EpochCourse]:
-    """All workers together make the steps of an epoch, each as many as it can."""
-    completed = sum(map(len, steps)) // (experiment.steps_per_epoch * experiment.workers)
-    return [
-        _epoch(experiment, epoch, [[s for s in own if s.epoch == epoch] for own in steps])
-        for epoch in range(1, completed + 1)
     ]
 
 

@@ -88,13 +88,16 @@ def _in_step(values: pd.DataFrame, workers: int) -> pd.DataFrame:
 
 
 def _training_seconds(t: np.ndarray, lines: list[bytes]) -> np.ndarray:
-    """Since training began, without the time of evaluations; NaN before a train phase."""
+    """Since training began, without the time of evaluations; NaN before a train phase.
+
+    With the time in which workers went on without a lost one.
+    """
     events = [parse_event(line) for line in lines]
     ends = [event.t for event in events if isinstance(event, Phase | End)]
     spans = [
         (event.t, end - event.t)
         for event, end in zip(events, [*ends[1:], np.inf], strict=True)
-        if isinstance(event, Phase) and event.phase == "train"
+        if isinstance(event, Phase) and event.phase in ("train", "recover")
     ]
     if not spans:
         return np.full(len(t), np.nan)

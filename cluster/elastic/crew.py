@@ -34,6 +34,9 @@ class Crew:
     keeps_own: bool = False
     """Whether workers' models differ by design (pairwise): each goes on from its own last step.
     Otherwise all go back to the last round that all of them completed."""
+    is_free: bool = False
+    """Whether there is no barrier: steps are those of whoever is free, by their numbers. Each
+    worker goes on from its own last step; a server's model is where its pushes are."""
     needed: frozenset[int] = frozenset()
     """Nodes without which there is no run: a parameter server."""
     stage: Stage = Stage.TRAINING
@@ -49,6 +52,8 @@ class Crew:
     """Where members stopped, while the generation is held."""
     progress: Mapping[int, Place] = field(default_factory=dict)
     """How far each member is in this generation, by its events."""
+    told: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of the steps that each has made there, without a barrier."""
     why: tuple[str, ...] = ()
     """What ended, or ends, the present generation."""
     noticed_t: float = 0.0
@@ -64,14 +69,20 @@ class Crew:
 
 
 def assemble(
-    nodes: int, workers: int, *, keeps_own: bool = False, absent: Collection[int] = ()
+    nodes: int,
+    workers: int,
+    *,
+    keeps_own: bool = False,
+    is_free: bool = False,
+    absent: Collection[int] = (),
 ) -> Crew:
     """The first generation; `absent` are nodes that join later."""
     members = [rank for rank in range(nodes) if rank not in absent]
     return Crew(
         workers=workers,
         generations=(Generation(number=0, members=members),),
-        keeps_own=keeps_own,
+        keeps_own=keeps_own or is_free,
+        is_free=is_free,
         needed=frozenset(range(workers, nodes)),
         away=dict.fromkeys(absent, "has not joined yet"),
         barred=frozenset(absent),
@@ -102,12 +113,18 @@ def note_end(crew: Crew, rank: int) -> Crew:
     return replace(crew, ended=crew.ended | {rank}) if rank in crew.members else crew
 
 
-def note_step(crew: Crew, rank: int, generation: int, epoch: int) -> Crew:
-    """A member has made a step, or has begun (epoch 0), in this generation."""
+def note_step(
+    crew: Crew, rank: int, generation: int, epoch: int, number: int | None = None
+) -> Crew:
+    """A member has made a step, or has begun (epoch 0), in this generation; `number` of the step
+    among those of all workers, without a barrier."""
     before = crew.progress.get(rank)
     is_same = before and (before.generation, before.epoch) == (generation, epoch)
     done = (before.done if before and is_same else 0) + (epoch > 0)
     place = Place(generation=generation, epoch=epoch, done=done)
+    if number is not None:
+        before_it = crew.told.get(rank, ()) if is_same else ()
+        crew = replace(crew, told={**crew.told, rank: (*before_it, number)})
     return replace(crew, progress={**crew.progress, rank: place})
 
 
@@ -152,9 +169,14 @@ def _form(crew: Crew, back: Sequence[int], t: float) -> Crew:
     places = {rank: place for rank in crew.members if (place := choose_place(crew, rank))}
     members = sorted(crew.members | set(back))
     donors = sorted(rank for rank in places if rank < crew.workers)
-    start, done = crew.present.start, dict[int, int]()
+    start, done, read = crew.present.start, dict[int, int](), list[int]()
     if donors:
-        start, done = _meet(crew, {rank: places[rank] for rank in donors})
+        start = _meet(
+            crew, {rank: places[rank] for rank in places if crew.is_free or rank in donors}
+        )
+        with_place = {rank: places[rank] for rank in donors}
+        done = {} if crew.is_free else _count_done(crew, start.epoch, with_place)
+        read = _find_read(crew, start.epoch) if crew.is_free else []
     elif crew.present.donor is not None:
         why = (*crew.why, "no node is left that has the model")
         return replace(crew, stage=Stage.FAILED, why=why)
@@ -163,7 +185,10 @@ def _form(crew: Crew, back: Sequence[int], t: float) -> Crew:
         members=members,
         start=replace(start, generation=crew.present.number + 1, done=0),
         done=done,
-        joiners=[rank for rank in members if rank not in places] if donors else [],
+        read=read,
+        joiners=[rank for rank in members if rank not in places and rank < crew.workers]
+        if donors
+        else [],
         donor=donors[0] if donors else None,
         why=list(crew.why),
         noticed_t=crew.noticed_t,
@@ -177,6 +202,7 @@ def _form(crew: Crew, back: Sequence[int], t: float) -> Crew:
         waiting=frozenset(),
         reports={},
         progress={},
+        told={},
         why=(),
     )
 
@@ -196,19 +222,22 @@ def choose_place(crew: Crew, rank: int) -> Place | None:
     return fitting[0] if fitting else None
 
 
-def _meet(crew: Crew, places: Mapping[int, Place]) -> tuple[Place, dict[int, int]]:
-    """Where workers go on together, and what each has read of the present generation's deal.
+def _meet(crew: Crew, places: Mapping[int, Place]) -> Place:
+    """Where they go on together.
 
     A member in an earlier epoch has ended it: the others could not have begun theirs otherwise.
     """
-    epoch = max(place.epoch for place in places.values())
     furthest = max if crew.keeps_own else min
-    start = Place(
-        epoch=epoch,
+    return Place(
+        epoch=max(place.epoch for place in places.values()),
         step=furthest(place.step for place in places.values()),
         round=furthest(place.round for place in places.values()),
-        pending=min(place.pending for place in places.values()),
+        pending=0 if crew.is_free else min(place.pending for place in places.values()),
     )
+
+
+def _count_done(crew: Crew, epoch: int, places: Mapping[int, Place]) -> dict[int, int]:
+    """What each has read of the present generation's deal of an epoch."""
     number = crew.present.number
     here = {r: p for r, p in places.items() if (p.generation, p.epoch) == (number, epoch)}
     done = {rank: place.done for rank, place in here.items()}
@@ -218,4 +247,21 @@ def _meet(crew: Crew, places: Mapping[int, Place]) -> tuple[Place, dict[int, int
         seen = crew.progress.get(rank)
         own = seen.done if seen and (seen.generation, seen.epoch) == (number, epoch) else 0
         done[rank] = own if crew.keeps_own else with_all
-    return start, dict(sorted(done.items()))
+    return dict(sorted(done.items()))
+
+
+def _find_read(crew: Crew, epoch: int) -> list[int]:
+    """Numbers of the steps of the present generation, in an epoch, that count: those in a server's
+    model; without one those that members have completed, and that lost workers have told of."""
+    here = (crew.present.number, epoch)
+    servers = [rank for rank in crew.members if rank >= crew.workers]
+    found: set[int] = set()
+    for rank in servers or crew.members:
+        held = crew.reports[rank]
+        if held.latest and (held.latest.generation, held.latest.epoch) == here:
+            found |= set(held.read)
+    for rank in set(crew.present.members) - crew.members if not servers else ():
+        seen = crew.progress.get(rank)
+        if seen and (seen.generation, seen.epoch) == here:
+            found |= set(crew.told.get(rank, ()))
+    return sorted(found)

@@ -34,6 +34,7 @@ class Roll:
             experiment.nodes,
             experiment.workers,
             keeps_own=experiment.strategy in KEEP_THEIR_OWN,
+            is_free=experiment.is_unpaced,
             absent=absent,
         )
         self._write(is_over=False)
@@ -61,7 +62,7 @@ class Roll:
             self.crew = crew.note_step(self.crew, rank, event.generation, epoch=0)
         elif isinstance(event, Step):
             generation = self._generation_of.get(rank, 0)
-            self.crew = crew.note_step(self.crew, rank, generation, event.epoch)
+            self.crew = crew.note_step(self.crew, rank, generation, event.epoch, event.of_all)
         elif isinstance(event, Held):
             self.crew = crew.note_held(self.crew, rank, event)
         elif isinstance(event, Failure):

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from cluster.observe.score_text import perplexity
 from cluster.observe.units import bytes_text, option_text, percent_text, seconds_text
-from cluster.spec.documents.summary import PerStep, Summary
+from cluster.spec.documents.summary import NO_CONCLUSION, PerStep, Summary
 from cluster.spec.options import BITS_PER_NAT, is_judged_by_bits
 from cluster.spec.program import arguments
 
@@ -72,11 +72,20 @@ def _predicted_step(summary: Summary) -> str | None:
 
 
 def _goodput(summary: Summary) -> str | None:
-    return None if summary.faults is None else _show(summary.faults.goodput, percent_text)
+    """Of times that allow a conclusion."""
+    if summary.faults is None:
+        return None
+    holds = summary.fidelity is None or summary.fidelity.verdict not in NO_CONCLUSION
+    return _show(summary.faults.goodput if holds else None, percent_text)
 
 
 def _participation(summary: Summary) -> str | None:
     return None if summary.faults is None else _show(summary.faults.participation, percent_text)
+
+
+def _cut_short(summary: Summary) -> str | None:
+    changes = summary.faults.generations - 1 if summary.faults else 0
+    return f"{changes} of {summary.rounds}" if changes and summary.rounds else None
 
 
 def _recovered(summary: Summary) -> str | None:
@@ -118,6 +127,9 @@ EXTRAS = {
     "lr (rule)": Extra(_learning_rate),
     "goodput": Extra(_goodput, "steps that count, over those that fit without faults"),
     "participation": Extra(_participation, "workers that took part in a step, of all"),
+    "cut short": Extra(
+        _cut_short, "exchanges that a change of workers stopped: their bytes are not predicted"
+    ),
     "recovered": Extra(_recovered, "state that workers got to come back"),
     "label skew": Extra(
         _label_skew, "distance of workers' labels from all labels, 0 (equal) to 1 (disjoint)"

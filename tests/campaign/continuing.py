@@ -27,6 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from analysis.summary.node_log import NodeLog
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.training import samples_in
@@ -36,20 +38,24 @@ from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests.campaign import continuing_record
 from tests.campaign.continuing_record import Row
 from tests.measuring import measure
+from workloads.data.deal import deal_numbered
 
 WORKERS = 6
 EPOCHS = 6
-LONG_EPOCHS = 16
-"""Where a node is away for ten seconds, and is to be back before the end."""
+LONG_EPOCHS = 10
+"""Where a node is away for ten seconds, and is to be back before the end: of a network that sleeps
+instead of computing, so that several sessions fit on a machine."""
+SLEEPS = ("--model", "workloads/presets/light.py:Faster", "--dataset", "mnist")
 SIZES = ("--train-size", "7680", "--test-size", "2000")
-EXCHANGES_AN_EPOCH = {"local-sgd": 3}
+EXCHANGES_AN_EPOCH = {"local-sgd": 3, "quorum": 3}
 """Of a strategy that exchanges less often than in every of 20 steps."""
 STRATEGIES = (
     *("allreduce", "allgather", "gather-scatter", "reduce-broadcast"),
     *("local-sgd", "pairwise"),
 )
-ALL = (*STRATEGIES, "ddp", "parameter-server", "ring", "halving-doubling")
-OWN_MODELS = ("pairwise",)
+FREE = ("async-pairwise", "async-server", "quorum")
+"""Without a barrier."""
+OWN_MODELS = ("pairwise", "async-pairwise")
 """Strategies whose workers' models differ by design."""
 FAULTS = {
     "kill": "{rank}:kill@exchange{at}",
@@ -75,7 +81,8 @@ class Try:
     @property
     def flag(self) -> str:
         chance = random.Random(f"{self.fault} {self.strategy} {self.seed}")
-        most = EXCHANGES_AN_EPOCH.get(self.strategy, 20) * self.epochs // 2
+        part = 6 if self.fault in AWAY else 2
+        most = EXCHANGES_AN_EPOCH.get(self.strategy, 20) * self.epochs // part
         at, rank = chance.randint(2, most), chance.randrange(WORKERS)
         return FAULTS[self.fault].format(rank=rank, at=at)
 
@@ -95,7 +102,7 @@ class Outcome:
 
 def flags(case: Try, output: Path) -> list[str]:
     own = ("--engine", case.engine, "--workers", str(WORKERS), "--strategy", case.strategy)
-    sizes = ("--epochs", str(case.epochs), *SIZES)
+    sizes = ("--epochs", str(case.epochs), *SIZES, *(SLEEPS if case.epochs > EPOCHS else ()))
     return [*own, *sizes, "--on-failure", "continue", "--output", str(output)]
 
 
@@ -149,6 +156,8 @@ def reads_all_once(run: RecordedRun) -> bool:
     A worker that was killed while the others completed its step has not told of that one.
     """
     experiment = run.experiment
+    if experiment.is_unpaced:
+        return all(is_read_once(run, epoch) for epoch in range(1, experiment.epochs + 1))
     whole = experiment.steps_per_epoch * experiment.batch_size * experiment.workers
     steps = list(itertools.chain(*run.steps))
     untold: Counter[int] = Counter()
@@ -165,14 +174,46 @@ def reads_all_once(run: RecordedRun) -> bool:
     return True
 
 
+def is_read_once(run: RecordedRun, epoch: int) -> bool:
+    """Without a barrier: every sample of an epoch, by the numbers of the steps that count. In a
+    part of it that was not cut short workers have told of all of them."""
+    experiment, read = run.experiment, Counter[int]()
+    per_epoch = experiment.workers * experiment.steps_per_epoch
+    deck = torch.arange(per_epoch * experiment.batch_size)
+    for count, generation in enumerate(run.generations, start=1):
+        following = next(iter(run.generations[count:]), None)
+        if generation.start.epoch > epoch or (following and following.start.epoch < epoch):
+            continue
+        dealt = deal_numbered(
+            deck, run.generations[:count], epoch, experiment.batch_size, epoch * per_epoch
+        )
+        is_cut = following is not None and following.start.epoch == epoch
+        counts = set(following.read if following and is_cut else dealt.numbers)
+        found = [n for log in run.workers for n in numbers_told(log, generation.number, epoch)]
+        is_told = is_cut or counts == set(found)
+        if len(found) > len(set(found)) or not set(found) <= counts or not is_told:
+            return False
+        read.update(sample for number in counts for sample in dealt.of(number).tolist())
+    return read == dict.fromkeys(deck.tolist(), 1)
+
+
+def numbers_told(log: NodeLog, generation: int, epoch: int) -> list[int]:
+    """Of a generation's steps in an epoch, without a barrier."""
+    return [step.of_all for step in told(log, generation, epoch) if step.of_all is not None]
+
+
 def steps_told(log: NodeLog, generation: int, epoch: int) -> int:
+    return len(told(log, generation, epoch))
+
+
+def told(log: NodeLog, generation: int, epoch: int) -> list[Step]:
     """Of a generation, in an epoch."""
-    present, found = 0, 0
+    present, found = 0, []
     for event in log.events:
         if isinstance(event, Member):
             present = event.generation
-        elif isinstance(event, Step):
-            found += (present, event.epoch) == (generation, epoch)
+        elif isinstance(event, Step) and (present, event.epoch) == (generation, epoch):
+            found.append(event)
     return found
 
 

@@ -17,7 +17,7 @@ from cluster.elastic.roll import victims
 from cluster.observe.liveness import Condition, Finding
 from cluster.spec.documents.events import Held
 from cluster.spec.documents.membership import Membership, Place
-from workloads.data.deal import deal, deal_epoch
+from workloads.data.deal import deal, deal_epoch, deal_numbered
 from workloads.elastic.keeper import NEVER, Order, next_order
 
 DEPTH = 4
@@ -253,6 +253,94 @@ def test_every_sample_of_an_epoch_counts_once_whoever_is_lost_or_comes_back(seed
     assert run.crew.present.number > 0
     for epoch, deck in run.decks.items():
         assert sorted(run.read[epoch]) == sorted(deck.tolist()), f"epoch {epoch}"
+
+
+@dataclass
+class Free:
+    """The same without a barrier: whoever is free makes the next step. With a server, a step counts
+    when it is in the server's model."""
+
+    workers: int
+    has_server: bool
+    chance: random.Random
+    batch_size: int = 3
+    epochs: int = 3
+
+    def __post_init__(self) -> None:
+        nodes = self.workers + self.has_server
+        self.crew = crew.assemble(nodes, self.workers, is_free=True)
+        size = self.workers * self.batch_size * 4
+        self.decks = {epoch: torch.randperm(size) for epoch in range(1, self.epochs + 1)}
+        self.counted: dict[int, list[int]] = {epoch: [] for epoch in self.decks}
+        self.places = {rank: Place() for rank in range(nodes)}
+        self.done: dict[int, list[int]] = {rank: [] for rank in range(nodes)}
+
+    def numbers(self, epoch: int) -> list[int]:
+        last = epoch * self.workers * 4
+        deck, generations = self.decks[epoch], self.crew.generations
+        self.dealt = deal_numbered(deck, generations, epoch, self.batch_size, last)
+        assert all(0 < len(batch) <= self.batch_size for batch in self.dealt.batches)
+        return list(self.dealt.numbers)
+
+    def step(self, rank: int, number: int, epoch: int) -> None:
+        """It may be told and not complete, or complete and not be in the server's model."""
+        self.crew = crew.note_step(self.crew, rank, self.crew.present.number, epoch, number)
+        for other in (rank, *range(self.workers, len(self.places))):
+            if self.chance.random() < 0.8:
+                place = Place(generation=self.crew.present.number, epoch=epoch)
+                fresh = self.places[other] != place
+                self.done[other] = [*([] if fresh else self.done[other]), number]
+                self.places[other] = place
+
+    def lose_some(self, epoch: int) -> bool:
+        """Whether another generation has begun."""
+        members = sorted(rank for rank in self.crew.members if rank < self.workers)
+        for rank in self.chance.sample(members, self.chance.randint(0, len(members) - 1)):
+            self.crew = crew.lose(self.crew, rank, "killed", 1.0, comes_back=True)
+        number = self.crew.present.number
+        for rank in sorted(self.crew.away):
+            if self.chance.random() < 0.5:
+                self.crew = crew.note_held(self.crew, rank, Held(generation=number))
+        self.crew = crew.settle(self.crew, 1.0)
+        if self.crew.stage != Stage.HELD:
+            return False
+        for rank in sorted(self.crew.members):
+            report = Held(generation=number, latest=self.places[rank], read=self.done[rank])
+            self.crew = crew.note_held(self.crew, rank, report)
+        self.numbers(epoch)
+        self.crew = crew.settle(self.crew, 2.0)
+        start = self.crew.present.start
+        if start.epoch == epoch:
+            read = [self.dealt.of(number).tolist() for number in self.crew.present.read]
+            self.counted[epoch] += itertools.chain(*read)
+        for rank in self.crew.present.members:
+            self.places[rank], self.done[rank] = start, []
+        return True
+
+    def train(self) -> None:
+        for epoch in self.decks:
+            left = self.numbers(epoch)
+            for _ in range(6):
+                for _ in range(min(len(left), self.chance.randint(0, 8))):
+                    ranks = [rank for rank in self.crew.members if rank < self.workers]
+                    self.step(self.chance.choice(ranks), left.pop(0), epoch)
+                if self.lose_some(epoch):
+                    left = self.numbers(epoch)
+            self.counted[epoch] += torch.cat([*self.dealt.batches, torch.tensor([])]).tolist()
+            number = self.crew.present.number
+            for rank in self.crew.members:  # all have ended the epoch
+                self.places[rank] = Place(generation=number, epoch=epoch + 1)
+                self.done[rank] = []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_without_a_barrier_every_sample_of_an_epoch_counts_once_too(seed: int) -> None:
+    chance = random.Random(seed)
+    run = Free(workers=chance.randint(2, 6), has_server=seed % 2 == 0, chance=chance)
+    run.train()
+    assert run.crew.present.number > 0
+    for epoch, deck in run.decks.items():
+        assert sorted(run.counted[epoch]) == sorted(deck.tolist()), f"epoch {epoch}"
 
 
 @pytest.mark.parametrize(

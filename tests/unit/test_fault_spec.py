@@ -80,6 +80,10 @@ def test_faults_are_stored_in_the_order_of_their_moments() -> None:
         ({"fault": "1:kill@step3", "launcher": "horovod"}, "use --launcher torch"),
         ({"fault": "1:kill@step3", "gpu": 1}, "does not go with gpu"),
         ({"fault": "1:kill@step3", "storm": "freezes=60s"}, "give one of them"),
+        (
+            {"strategy": "quorum", "partition": "label", "on_failure": "continue"},
+            "on_failure continue does not go with partition label and strategy quorum",
+        ),
         ({"storm": "kills=60s"}, "needs --on-failure continue"),
         ({"storm": "freezes=60s", "workers": 2}, "needs more than 2 workers"),
         ({"storm": "freeze=60s"}, "did you mean freezes?"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
 import pytest
 
 from analysis.report.accuracy.learning_points import find_curves
 from analysis.report.context import Report
+from analysis.report.page import Choice
 from analysis.report.sections import make_sections
 from analysis.tables.load import load_runs
 from analysis.tables.steps import FIRST_STEPS, MOST_STEPS, read_steps
@@ -113,3 +116,22 @@ def test_every_step_of_every_worker_is_in_the_table() -> None:
     assert counts.tolist() == [int(n) for n in runs.table["steps"] for _ in range(3)]
     assert steps["loss"].notna().all()
     assert (steps.groupby(["run", "worker"])["seconds"].diff().dropna() > 0).all()
+
+
+def test_faults_are_crosses_on_the_curve_against_seconds() -> None:
+    runs = load_runs(DATA / "runs")
+    number = next(iter(runs.steps["number"]))
+    fault = {"number": number, "fault": "1:kill@step4/1s", "node": "node1", "step": 4}
+    runs = replace(runs, faults=pd.DataFrame([fault]))
+    section = next(s for s in make_sections(Report.of(runs)) if s.name == "learning")
+    choice = next(b for b in section.body if isinstance(b, Choice) and "loss" in b.name)
+    drawn = {
+        against: [trace for trace in chart.data if trace.get("marker", {}).get("symbol") == "x"]
+        for against, chart in choice.charts.items()
+    }
+    assert [against for against, crosses in drawn.items() if crosses] == ["seconds"]
+    (cross,) = drawn["seconds"]
+    own = runs.steps[(runs.steps["number"] == number) & (runs.steps["step"] < 4)]
+    unit = 1000 if own["seconds"].max() < 1 else 1
+    assert cross["customdata"] == ["1:kill@step4/1s"]
+    assert cross["x"] == pytest.approx([own["seconds"].max() * unit], rel=0.01)

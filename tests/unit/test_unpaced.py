@@ -109,7 +109,7 @@ def _serve(run: Experiment, addresses: Addresses) -> dict[str, Any]:
     model, flat = model_of(99)
     server = Server(run, run.workers, EventLog(None, "node"), model)
     server.flat.parts[0].parameters.copy_(flat.parts[0].parameters)
-    service = server.open_service(addresses)
+    service = server.open_service(addresses, run)
     for epoch in range(1, EPOCHS + 1):
         dist.barrier()
         service.run_epoch(epoch)
@@ -234,6 +234,78 @@ def test_a_lost_node_is_named(tmp_path: Path) -> None:
     assert first.startswith("1 lost node1: "), first
 
 
+def _few_left(rank: int, nodes: int) -> dict[str, Any]:
+    """Two steps for three workers: one gets none, and the model all the same."""
+    import torch.distributed as dist
+
+    found: dict[str, Any] = {}
+    for strategy in ("quorum", "async-server"):
+        run, last = spec(strategy, nodes - 1), (nodes - 1) * STEPS
+        addresses = meet(rank, 30.0)
+        model, flat = model_of(99)
+        numbers: list[int | None] = []
+        if rank == run.workers:
+            server = Server(run, rank, EventLog(None, "node"), model)
+            server.flat.parts[0].parameters.copy_(flat.parts[0].parameters)
+            merged: list[int] = []
+            service = server.open_service(addresses, run, merged.extend)
+            service.run_epoch(1, range(last - 1, last + 1))
+            flat.parts[0].parameters.copy_(server.flat.parts[0].parameters)
+            service.close()
+            numbers += sorted(merged)
+        else:
+            exchanger = open_exchanger(run, rank, flat, addresses)
+            for turn in exchanger.turns(Place()):
+                numbers.append(turn.of_all)
+                part = flat.parts[0]
+                (part.gradients if run.average == "gradients" else part.parameters).add_(1.0)
+                exchanger.begin_round(0, 1)
+                exchanger.finish_round()
+            exchanger.close()
+        found[strategy] = numbers, flat.parts[0].parameters.clone()
+        dist.barrier()
+    return found
+
+
+def test_a_worker_without_a_step_gets_the_model_and_a_server_tells_what_is_in_it(
+    tmp_path: Path,
+) -> None:
+    *workers, server = run_on("_few_left", 4, tmp_path)
+    for strategy in ("quorum", "async-server"):
+        expected = [3 * STEPS - 1, 3 * STEPS]
+        assert sorted(n for worker in workers for n in worker[strategy][0]) == expected
+        assert server[strategy][0] == expected
+        for worker in workers:
+            assert torch.equal(worker[strategy][1], server[strategy][1])
+
+
+def _skipped(rank: int, workers: int) -> int:
+    """As in _lost, where the others go on; the exchanges with each other after that."""
+    run = spec("async-pairwise", workers, on_failure="continue")
+    _, flat = model_of(rank)
+    addresses = meet(rank, 30.0)
+    exchanger = open_exchanger(run, rank, flat, addresses)
+    if rank == workers - 1:
+        next(exchanger.turns(Place()))
+        exchanger.finish_round()
+        time.sleep(0.1)
+        addresses.listener.close()
+        exchanger._listener.close()  # type: ignore[attr-defined]
+        return 0
+    for _ in range(60):
+        time.sleep(0.01)
+        exchanger.steps += 1  # type: ignore[attr-defined]
+        exchanger.finish_round()
+    assert workers - 1 in exchanger._gone  # type: ignore[attr-defined]
+    found = exchanger.settle(1)
+    return sum(p.exchanges for p in found.partners if p.rank < workers - 1) if found else 0
+
+
+def test_with_continue_a_partner_that_is_gone_is_skipped(tmp_path: Path) -> None:
+    found = on_workers("tests.unit.test_unpaced:_skipped", 3, tmp_path)
+    assert sum(found) > 20
+
+
 # ------------------------------------------------------------------------------------- pure parts
 
 
@@ -253,7 +325,7 @@ def test_what_was_trained_during_an_exchange_stays() -> None:
 def test_changes_are_weighted_by_samples_and_late_ones_are_merged() -> None:
     model = [torch.zeros(2)]
     rule = Merging(model, quorum=2, grace=0.0)
-    rule.begin()
+    rule.begin(0)
     rule.take(0, Push([torch.full((2,), 4.0)], steps=3))
     assert rule.patience_s(busy=2) is None
     assert rule.settle(busy=2) == {}
@@ -271,7 +343,7 @@ def test_changes_are_weighted_by_samples_and_late_ones_are_merged() -> None:
 
 def test_the_grace_window_is_a_share_of_the_round() -> None:
     rule = Merging([torch.zeros(1)], quorum=1, grace=100.0)
-    rule.begin()
+    rule.begin(0)
     time.sleep(0.01)
     rule.take(0, Push([torch.ones(1)], steps=1))
     window_s = rule.patience_s(busy=1)
@@ -292,6 +364,19 @@ def test_steps_are_granted_once_and_a_late_worker_keeps_one(workers: int, most: 
                 found += steps
         assert len(found) == epoch * workers * STEPS
     assert found == sorted(set(found))
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 5, 7])
+def test_where_few_steps_are_left_each_is_granted_once(left: int) -> None:
+    for strategy in ("async-pairwise", "quorum"):
+        tickets = Tickets(spec(strategy, 6, **({"quorum": 6} if strategy == "quorum" else {})))
+        last = 6 * STEPS
+        tickets.begin(1, range(last - left + 1, last + 1))
+        found: list[int] = []
+        for rank in range(6):
+            while steps := tickets.take(rank, 2):
+                found += steps
+        assert found == list(range(last - left + 1, last + 1))
 
 
 def test_the_final_table_says_how_far_each_worker_came() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from cluster.spec.documents.membership import Place
 from workloads.data.batches import Batch, Shard
 
 if TYPE_CHECKING:
+    from workloads.data.deal import Numbered
     from workloads.part import Part
 
 
@@ -35,6 +36,9 @@ class Pace(Protocol):
     def rounds(self) -> int | None:
         """Exchanges that this worker has taken part in; None: one for each that was due."""
 
+    def begin(self, part: Part) -> None:
+        """Once, when the state is that of the first step."""
+
     def batches(self, shard: Shard, epoch: int) -> Iterator[Batch]:
         """For the turns of an epoch."""
 
@@ -54,10 +58,12 @@ class InStep:
     A round ends after every `local_steps` steps, and with the epoch.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self) -> None:
         self.rounds: int | None = None
-        self._part = part
         self._rows: Sequence[Tensor] = ()
+
+    def begin(self, part: Part) -> None:
+        self._part = part
 
     def batches(self, shard: Shard, epoch: int) -> Iterator[Batch]:
         self._rows = self._part.rows(epoch)
@@ -82,14 +88,36 @@ def _not_empty(row: Tensor) -> Tensor:
     return row if len(row) else row.new_zeros(1)
 
 
-class OwnBatches:
-    """A worker's batches, one after the other through its shards, whatever epoch the others are in:
-    step k of a worker has the same batch in every run."""
+class FreeBatches:
+    """Batches of a worker without a barrier.
+
+    Its own, one after the other through its shards, whatever epoch the others are in: step k of a
+    worker has the same batch in every run. Or, where nodes may be lost, that of its step's number.
+    """
 
     def __init__(self) -> None:
-        self._batches: Iterator[Batch] | None = None
+        self._own: Iterator[Batch] | None = None
+        self._part: Part | None = None
+        self._dealt: Numbered | None = None
+        self._number = 0
 
-    def of(self, shard: Shard) -> Iterator[Batch]:
-        if self._batches is None:
-            self._batches = chain.from_iterable(map(shard.batches, count(1)))
-        return self._batches
+    def begin(self, part: Part) -> None:
+        self._part = part
+
+    def numbers(self, epoch: int) -> range | None:
+        """Of the steps that are left in an epoch; None for all of them."""
+        dealt = self._part.numbered(epoch) if self._part else None
+        return None if dealt is None else dealt.numbers
+
+    def of(self, shard: Shard, epoch: int) -> Iterator[Batch]:
+        self._dealt = self._part.numbered(epoch) if self._part else None
+        if (dealt := self._dealt) is not None:
+            return shard.batches(epoch, (dealt.of(self._number) for _ in repeat(None)))
+        if self._own is None:
+            self._own = chain.from_iterable(map(shard.batches, count(1)))
+        return self._own
+
+    def take(self, number: int, batch_size: int) -> int:
+        """The next batch is that of this step; its samples."""
+        self._number = number
+        return batch_size if self._dealt is None else len(self._dealt.of(number))

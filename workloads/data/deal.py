@@ -4,9 +4,14 @@ An epoch is a deck of samples, the same as without faults. A generation deals wh
 its members, in batches of at most --batch-size. When it ends, the batches that count leave the
 deck (Generation.done), and the next generation deals the rest. So every sample of an epoch is read
 once, whoever was there. All is a pure function of membership.json: workers need no communication.
+
+Without a barrier nobody has a hand of its own: batches are numbered, and whoever is free gets the
+next one (workloads/unpaced/tickets.py). The last number of an epoch is always the same; a
+generation that deals fewer batches begins with a later number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -59,6 +64,40 @@ def deal_epoch(
         before = generation
     assert before is not None, "a run has at least one generation"
     return deal(deck, _readers(before, workers), batch_size, owners)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Batches of an epoch, by the number of the step among those of all workers."""
+
+    batches: Sequence[Tensor]
+    last: int
+
+    @property
+    def numbers(self) -> range:
+        return range(self.last - len(self.batches) + 1, self.last + 1)
+
+    def of(self, number: int) -> Tensor:
+        return self.batches[number - self.numbers.start]
+
+
+def deal_numbered(
+    deck: Tensor, generations: Iterable[Generation], epoch: int, batch_size: int, last: int
+) -> Numbered:
+    """What the last of these generations deals in an epoch to whoever is free."""
+    dealt = _number(deck, batch_size, last)
+    for generation in list(generations)[1:]:
+        if generation.start.epoch > epoch:
+            break
+        if generation.start.epoch == epoch:
+            deck = _without(deck, [dealt.of(number) for number in generation.read])
+            dealt = _number(deck, batch_size, last)
+    return dealt
+
+
+def _number(deck: Tensor, batch_size: int, last: int) -> Numbered:
+    count = -(-len(deck) // batch_size)
+    return Numbered(deck.tensor_split(count) if count else (), last)
 
 
 def _readers(generation: Generation, workers: int) -> list[int]:

@@ -54,6 +54,11 @@ class Committed:
         """None before the first round since the state was got."""
         return self._place(self._names()[1])
 
+    def tensor(self, name: str) -> Tensor | None:
+        """One of the latest state; None where there is no such tensor."""
+        slot = self._names()[0]
+        return None if slot == NONE else self._read(slot).get(name)
+
     def begin(self, state: State, place: Place) -> None:
         """The state with which a generation begins."""
         slot = next(number for number in range(SLOTS) if number not in self._names())

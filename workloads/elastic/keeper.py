@@ -20,6 +20,7 @@ from cluster.spec.documents.run_folder import RunFolder, read_document
 from workloads.child import fork_child
 from workloads.elastic.committed import Committed
 from workloads.elastic.seat import Seat
+from workloads.elastic.tally import READ, numbers_in
 from workloads.event_log import EventLog
 from workloads.heartbeat import Pulse
 from workloads.part import Participant
@@ -114,7 +115,8 @@ class _Keeper:
             self._committed.clear()
         self._told = membership.present.number
         latest, before = self._committed.latest, self._committed.before
-        self._log.write(Held(generation=self._told, latest=latest, before=before))
+        read = numbers_in(self._committed.tensor(READ), latest.epoch) if latest else []
+        self._log.write(Held(generation=self._told, latest=latest, before=before, read=read))
 
     def _start(self, membership: Membership) -> None:
         self.kill()

@@ -16,8 +16,9 @@ from cluster.spec.documents.membership import Place
 from cluster.spec.experiment import Experiment
 from cluster.spec.schedules.unpaced import Kind
 from workloads.comm.flat import FlatModel
-from workloads.comm.pace import OwnBatches, Turn
+from workloads.comm.pace import FreeBatches, Turn
 from workloads.data.batches import Batch, Shard
+from workloads.part import Part
 from workloads.unpaced.addresses import Addresses
 from workloads.unpaced.pace import Record
 
@@ -37,7 +38,7 @@ class ServedExchanger:
         self._server = spec.workers
         self._connection = addresses.connect(self._server)
         self._addresses = addresses
-        self._batches, self._record = OwnBatches(), Record()
+        self._batches, self._record = FreeBatches(), Record()
         self._granted, self._trained = range(0), 0
         self._model = [part.parameters for part in flat.parts]
         self._model += flat.buffers if spec.buffers == "average" else []
@@ -45,18 +46,27 @@ class ServedExchanger:
         self._gradients = [part.gradients for part in flat.parts]
         self._base = [] if self._pushes_gradients else [t.clone() for t in self._model]
 
+    def begin(self, part: Part) -> None:
+        self._batches.begin(part)
+        self._note_model()
+
     def batches(self, shard: Shard, epoch: int) -> Iterator[Batch]:
-        return self._batches.of(shard)
+        return self._batches.of(shard, epoch)
 
     def turns(self, place: Place) -> Iterator[Turn]:
         """As many steps as the server grants at a time; the last of them ends a round."""
         _, count, first, _ = self._connection.ask(Kind.BEGIN, self.rank, place.epoch)
         self._record.controls[self._server] += 1
         self._granted = range(first, first + count)
+        if not self._granted:
+            self._connection.ask(Kind.PULL)
+            self._connection.receive_body(self._model)
+            self._note_model()
         while self._granted:
             for number in self._granted:
                 at, is_last = (number - 1) // self.spec.workers, number == self._granted[-1]
-                yield Turn(at, self.spec.batch_size, is_last, number)
+                samples = self._batches.take(number, self.spec.batch_size)
+                yield Turn(at, samples, is_last, number)
 
     def begin_round(self, index: int, steps: int) -> None:
         self._trained = steps
@@ -80,6 +90,10 @@ class ServedExchanger:
         self._record.note_round(staleness)
         for gradients in self._gradients if self._pushes_gradients else ():
             gradients.zero_()
+        self._note_model()
+
+    def _note_model(self) -> None:
+        """What the server's model is, where changes of it are pushed."""
         for base, tensor in zip(self._base, self._model, strict=False):
             base.copy_(tensor)
 

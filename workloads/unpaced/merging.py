@@ -28,8 +28,9 @@ class Merging:
         """Merges in the model that each worker got last."""
         self._began = self._complete_at = 0.0
         """When the round began, and when its quorum was there; 0 before."""
+        self._new: list[int] = []
 
-    def begin(self) -> None:
+    def begin(self, made: int) -> None:
         self._staleness.clear()
         self._began = time.monotonic()
 
@@ -52,6 +53,10 @@ class Merging:
             self._merge()
         return self._staleness
 
+    def merged(self) -> list[int]:
+        found, self._new = self._new, []
+        return found
+
     def leave(self, rank: int) -> None:
         """Who computes is told with every call."""
 
@@ -71,5 +76,6 @@ class Merging:
                 tensor.add_(change, alpha=push.steps / total)
             self._staleness[rank] = self._merges - self._had[rank]
         self._merges += 1
+        self._new += sorted(self._arrived)
         self._arrived.clear()
         self._began, self._complete_at = time.monotonic(), 0.0

@@ -9,7 +9,7 @@ Exchanges have threads of their own. What the worker trained meanwhile stays: a 
 is added, not overwritten, and both changes are the same number with opposite signs, so that the
 mean of all models stays as it is. A worker is in one exchange at a time, and says so to others at
 once: nobody waits for a worker that waits, so there is no deadlock. A worker that was asked since
-its last round does not ask.
+its last round does not ask. With --on-failure continue a partner that is gone is skipped.
 
 A step computes its gradient with the parameters of its begin; averages that arrive during a step
 are added at its end.
@@ -28,12 +28,14 @@ import torch.distributed as dist
 from cluster.spec.documents.events import Exchanges
 from cluster.spec.documents.membership import Place
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.schedules.unpaced import Kind
 from workloads.comm.flat import FlatModel
-from workloads.comm.pace import OwnBatches, Turn
+from workloads.comm.pace import FreeBatches, Turn
 from workloads.data.batches import Batch, Shard
+from workloads.part import Part
 from workloads.unpaced.addresses import Addresses, Listener
-from workloads.unpaced.frames import Connection
+from workloads.unpaced.frames import Connection, PeerLost
 from workloads.unpaced.pace import Record
 from workloads.unpaced.shared_state import SharedState
 from workloads.unpaced.tickets import Tickets
@@ -56,7 +58,10 @@ class PairAveraging:
         tensors += flat.buffers if spec.buffers == "average" else []
         self._state = SharedState(tensors)
         self._own, self._other = ([torch.empty_like(t) for t in tensors] for _ in range(2))
-        self._addresses, self._batches = addresses, OwnBatches()
+        self._addresses, self._batches = addresses, FreeBatches()
+        self._goes_on = spec.on_failure == CONTINUE
+        self._gone: set[int] = set()
+        """Partners that do not answer any more; known to the thread that asks."""
         self._lock = threading.Condition()
         """Guards all that follows but connections, which belong to one thread each."""
         self._record = Record()
@@ -72,15 +77,20 @@ class PairAveraging:
 
     # ------------------------------------------------------------------------------------ the pace
 
+    def begin(self, part: Part) -> None:
+        self._batches.begin(part)
+        self._state.merge()
+
     def batches(self, shard: Shard, epoch: int) -> Iterator[Batch]:
-        return self._batches.of(shard)
+        return self._batches.of(shard, epoch)
 
     def turns(self, place: Place) -> Iterator[Turn]:
         """Every step is due: averages are added at its end."""
         while number := self._claim(place.epoch):
             self.steps += 1
             at = (number - 1) // self.spec.workers
-            yield Turn(at, self.spec.batch_size, due=True, of_all=number)
+            samples = self._batches.take(number, self.spec.batch_size)
+            yield Turn(at, samples, due=True, of_all=number)
         with self._lock:  # its own exchange; others may still ask
             self._lock.wait_for(lambda: self._failure or not self._is_asking)
         self._check()
@@ -115,7 +125,7 @@ class PairAveraging:
         return self._to_counter.ask(Kind.CLAIM, self.rank, epoch)[1]
 
     def _take(self, rank: int, epoch: int) -> int:
-        self._tickets.begin(epoch)
+        self._tickets.begin(epoch, self._batches.numbers(epoch))
         return next(iter(self._tickets.take(rank, 1)), 0)
 
     # -------------------------------------------------------------------------------- the exchange
@@ -148,13 +158,25 @@ class PairAveraging:
                 self._due.get()
                 others = [rank for rank in range(self.spec.workers) if rank != self.rank]
                 self._order.shuffle(others)
-                done = any(map(self._average_with, others))  # up to the first that is free
+                done = any(map(self._is_averaged_with, others))  # up to the first that is free
                 with self._lock:
                     self._record.skipped += not done
                     self._is_free, self._is_asking = True, False
                     self._lock.notify_all()
         except BaseException as error:
             self._fail(error)
+
+    def _is_averaged_with(self, partner: int) -> bool:
+        """False where it is busy or gone."""
+        if partner in self._gone:
+            return False
+        try:
+            return self._average_with(partner)
+        except PeerLost:
+            if not self._goes_on:
+                raise
+            self._gone.add(partner)
+            return False
 
     def _average_with(self, partner: int) -> bool:
         """False where it is busy."""
@@ -187,11 +209,15 @@ class PairAveraging:
         if not is_free:
             connection.send(Kind.BUSY)
             return
-        began = self._take_snapshot()
-        connection.swap_back(self._own, self._other)
-        with self._lock:
-            self._move(began)
-            self._is_free = self._was_asked = True
+        try:
+            began = self._take_snapshot()
+            connection.swap_back(self._own, self._other)
+            with self._lock:
+                self._move(began)
+                self._was_asked = True
+        finally:
+            with self._lock:
+                self._is_free = True
         connection.send(Kind.DONE)
 
     def _take_snapshot(self) -> int:
@@ -205,6 +231,8 @@ class PairAveraging:
         self._record.note_round(self.steps - began)
 
     def _fail(self, error: BaseException) -> None:
+        if self._goes_on and isinstance(error, PeerLost):
+            return  # the next generation is without it
         with self._lock:
             self._failure = error
             self._lock.notify_all()

@@ -29,8 +29,10 @@ class Updating:
         self._left: dict[int, int] = {}
         """Staleness of the others."""
         self._steps = 0
+        self._new: list[int] = []
 
-    def begin(self) -> None:
+    def begin(self, made: int) -> None:
+        self._steps = made
         self._rounds = Counter(dict.fromkeys(range(self._workers), 0))
         self._left.clear()
 
@@ -38,6 +40,11 @@ class Updating:
         self._steps += push.steps
         self._update(push.tensors, self._steps)
         self._rounds[rank] += 1
+        self._new.append(rank)
+
+    def merged(self) -> list[int]:
+        found, self._new = self._new, []
+        return found
 
     def patience_s(self, busy: int) -> None:
         """Nothing changes without a push."""

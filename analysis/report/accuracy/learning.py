@@ -1,13 +1,21 @@
 """Learning curves: loss and accuracy in training and on the test set, against four axes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from analysis.report import figures
 from analysis.report.accuracy import losses
-from analysis.report.accuracy.learning_points import AXES, POINTS, Curve, find_curves
+from analysis.report.accuracy.learning_points import (
+    AXES,
+    POINTS,
+    Curve,
+    find_curves,
+    find_faults,
+)
 from analysis.report.context import Report
+from analysis.report.figures import FAULT
 from analysis.report.page import Block, Chart, Choice, Heading, Section, Trace
 from analysis.tables.configurations import Configuration
 from analysis.tables.steps import MOST_STEPS
@@ -22,6 +30,7 @@ NOTE = (
 CAPTION = (
     "Pale line: training. Points: test set, after each epoch. Mean over seeds; band: their range."
 )
+OF_FAULTS = " Red crosses, against seconds: faults of nodes (first seed)."
 TITLES = {
     "loss": "Loss in training and on the test set",
     "accuracy": "Accuracy in training and on the test set",
@@ -40,7 +49,8 @@ def section(report: Report) -> Section | None:
         for measure in TITLES:
             drawn = find_curves(report.runs, configurations, measure)
             if drawn:
-                body.append(_choice(figures.numbered(f"{measure}-curves", place), measure, drawn))
+                name = figures.numbered(f"{measure}-curves", place)
+                body.append(_choice(report, name, measure, drawn))
     body += losses.by_worker(report) + losses.of_first_steps(report) + losses.by_epoch(report)
     if not body:
         return None
@@ -64,10 +74,16 @@ def _tasks(report: Report) -> dict[str, list[Configuration]]:
     return found
 
 
-def _choice(name: str, measure: str, drawn: Sequence[Curve]) -> Choice:
+def _choice(report: Report, name: str, measure: str, drawn: Sequence[Curve]) -> Choice:
     known = {axis: [curve for curve in drawn if curve.knows(axis)] for axis in AXES}
-    charts = {axis: _chart(measure, axis, found) for axis, found in known.items() if found}
-    return Choice(name, TITLES[measure], "against", charts, CAPTION, shared=True)
+    faults = {curve.config.label: find_faults(report.runs, curve.config) for curve in drawn}
+    charts = {
+        axis: _chart(measure, axis, found, faults if axis == "seconds" else {})
+        for axis, found in known.items()
+        if found
+    }
+    caption = CAPTION + (OF_FAULTS if any(len(found) for found in faults.values()) else "")
+    return Choice(name, TITLES[measure], "against", charts, caption, shared=True)
 
 
 def _x_scale(axis: str, drawn: Sequence[Curve]) -> figures.Scale:
@@ -79,7 +95,9 @@ def _x_scale(axis: str, drawn: Sequence[Curve]) -> figures.Scale:
     return figures.Scale(figures.axis(axis))
 
 
-def _chart(measure: str, axis: str, drawn: Sequence[Curve]) -> Chart:
+def _chart(
+    measure: str, axis: str, drawn: Sequence[Curve], faults: Mapping[str, pd.DataFrame]
+) -> Chart:
     x = _x_scale(axis, drawn)
     is_loss = measure == "loss"
     y = figures.Scale(figures.axis("loss")) if is_loss else figures.percent_scale("accuracy")
@@ -87,8 +105,29 @@ def _chart(measure: str, axis: str, drawn: Sequence[Curve]) -> Chart:
     traces = [
         trace for curve in drawn for trace in _traces(curve, looks[curve.config.label], axis, x, y)
     ]
+    for curve in drawn:
+        traces += _crosses(curve, faults.get(curve.config.label, pd.DataFrame()), x, y)
     height = 360 + figures.legend_height(len(drawn))
     return Chart(traces, height, x.axis, y.axis, {"showlegend": True})
+
+
+def _crosses(curve: Curve, faults: pd.DataFrame, x: figures.Scale, y: figures.Scale) -> list[Trace]:
+    """On its line, where faults began."""
+    points = curve.train if len(curve.train) else curve.test
+    if faults.empty or points.empty:
+        return []
+    values = np.interp(faults["seconds"], points["seconds"], points["mean"])
+    return [
+        {
+            "x": x(faults["seconds"]),
+            "y": y(values),
+            "mode": "markers",
+            "marker": {"symbol": "x", "size": 8, "color": f"rgb({FAULT})"},
+            "showlegend": False,
+            "customdata": list(faults["fault"]),
+            "hovertemplate": figures.hover("<b>{}</b><br>%{customdata}", curve.config.label),
+        }
+    ]
 
 
 def _traces(

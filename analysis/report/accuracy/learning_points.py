@@ -37,6 +37,20 @@ def find_curves(runs: Runs, configurations: list[Configuration], measure: str) -
     return [curve for curve in found if len(curve.train) or len(curve.test)]
 
 
+def find_faults(runs: Runs, config: Configuration) -> pd.DataFrame:
+    """Of its first run: each fault, and the seconds of training at which it began."""
+    number = config.numbers[0]
+    faults = runs.faults[runs.faults["number"] == number] if len(runs.faults) else runs.faults
+    steps = runs.steps[runs.steps["number"] == number]
+    if faults.empty or steps.empty:
+        return pd.DataFrame(columns=["fault", "seconds"])
+    seconds = [
+        steps.loc[steps["step"] < step, "seconds"].max() if pd.notna(step) else 0.0
+        for step in faults["step"]
+    ]
+    return faults[["fault"]].assign(seconds=pd.Series(seconds, faults.index).fillna(0.0))
+
+
 def first_seed(runs: Runs, config: Configuration) -> pd.DataFrame:
     """The steps with a loss of its first run."""
     steps = runs.steps[runs.steps["number"] == config.numbers[0]]

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from analysis.report.context import Report
-from analysis.report.figures import PALETTE, axis, hover, rate_scale, rounded
+from analysis.report.figures import FAULT, PALETTE, axis, hover, rate_scale, rounded
 from analysis.report.page import Chart, Choice, Layout, Section, Trace
 from analysis.tables.rates import BINS, Rates
 
 MOST_NODES = 10
 """More are summarised by the slowest, the median and the fastest node."""
-FAULT = "rgba(214,69,69,.22)"
 BACKGROUND = "rgba(47,126,216,.14)"
 NOTE = (
     "What each interface sent, headers included, from counters that the host reads ten times a"
@@ -52,7 +51,7 @@ def _chart(rates: Rates) -> Chart:
         for place, (name, steps) in enumerate(rates.limits.items())
     ]
     shades = [_shade(begin, end) for phase, begin, end in rates.phases if phase == "train"]
-    shades += [_shade(begin, end, FAULT) for _, begin, end in rates.faults]
+    shades += [_shade(begin, end, f"rgba({FAULT},.22)") for _, begin, end in rates.faults]
     shades += [_shade(begin, end, BACKGROUND) for _, begin, end in rates.background]
     notes = [_note(text, begin) for text, begin, _ in rates.faults]
     notes += [_note(f"background {flows}", begin) for flows, begin, _ in rates.background]

@@ -1,8 +1,9 @@
 """What a node writes to events/node<k>.jsonl, a line for each event: a class for each kind."""
 
-from dataclasses import field
+from collections.abc import Sequence
+from dataclasses import field, replace
 from reprlib import repr as short
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from cluster.spec.documents import fault_events as fault_events  # adds its classes to KINDS
 from cluster.spec.documents import link_events as link_events
@@ -138,6 +139,9 @@ class Held(Event, kind="held"):
     """Its last completed step; null where it has no state that counts."""
     before: Place | None = None
     """The last completed step before its last round."""
+    read: list[Count] = field(default_factory=list)
+    """Without a barrier: the numbers of the steps of all workers, in this epoch, that this worker
+    has completed, or that are in this server's model."""
 
 
 class Step(Event, kind="step"):
@@ -199,6 +203,10 @@ class Exchanges(Event, kind="exchanges"):
     """The largest of them."""
     partners: list[Partner] = field(default_factory=list)
     """The exchanges that it began, by partner: what all nodes sent follows from them."""
+
+    def named(self, members: Sequence[int]) -> Self:
+        """With partners' ranks in the run, by their ranks among its members."""
+        return replace(self, partners=[p._replace(rank=members[p.rank]) for p in self.partners])
 
 
 class Epoch(Event, kind="epoch"):

@@ -39,6 +39,9 @@ class Generation(Document):
     done: dict[int, Count] = field(default_factory=dict)
     """By rank of the generation before: how many of the batches that it dealt in this epoch
     count as read. All others are dealt again."""
+    read: list[Count] = field(default_factory=list)
+    """Without a barrier, instead of `done`: the numbers of the steps of all workers, of the
+    generation before and in this epoch, whose batches count as read."""
     joiners: list[Count] = field(default_factory=list)
     """Members without a state: they get the donor's."""
     donor: Count | None = None

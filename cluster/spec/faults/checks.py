@@ -62,7 +62,8 @@ def _refuse_continue(experiment: Experiment) -> None:
         "gpu: it forms groups on Gloo": experiment.gpu > 0,
         "one worker, after whom nobody is left: use --workers 2 or more": experiment.workers == 1,
         f"strategy {strategy}, which is your own and planned for all workers": is_own(strategy),
-        f"strategy {strategy}, whose nodes grant each other steps": experiment.is_unpaced,
+        f"partition {experiment.partition} and strategy {strategy}, which deals samples to whoever"
+        " is free: use --partition iid": experiment.is_unpaced and experiment.partition != "iid",
         f"stream {experiment.stream}, whose exchange goes on between steps": streams,
         f"strategy {strategy}, whose sites are planned for all workers": strategy == HIERARCHICAL,
     }

@@ -11,6 +11,7 @@ A frame is a header, and for some kinds the model. A header has four numbers of 
                      ASK -> a partner, which answers YES + model; MODEL + model -> it; DONE <-
     async-server,    BEGIN -> the server, which answers GRANT, once an epoch
     quorum           PUSH + gradients or change -> the server, which answers GRANT + model
+                     PULL -> the server, which answers GRANT + model: where BEGIN got no steps
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Kind(IntEnum):
     DONE = 7
     BEGIN = 8
     PUSH = 9
+    PULL = 10
 
 
 class Partner(NamedTuple):
