@@ -20,10 +20,10 @@ SIGNALS = {128 + number for number in signal.Signals}
 COMPLAINT = re.compile(
     r"closed by peer|reset by peer|broken pipe|timed? ?out|unreachable|refused|no route to host"
     r"|not connected|pair closure|shut down|horovodinternalerror|distnetworkerror|diststoreerror"
-    r"|one or more processes exited",
+    r"|one or more processes exited|peerlost",
     re.IGNORECASE,
 )
-"""What Gloo, Horovod and torch's store say when the other end is gone."""
+"""What Gloo, Horovod, torch's store and our own frames say when the other end is gone."""
 FIRST_TO_END = re.compile(r"Process name: (?P<rank>\d{1,4})\s+Exit code: (?P<code>\d{1,3})\b")
 """What Horovod's driver says of the task that ended first; ranks are Horovod's own."""
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|\bnode\d+\b")

@@ -17,9 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cluster.spec.experiment import Experiment
+from cluster.spec.faults.checks import CONTINUE
 from cluster.spec.schedules.unpaced import Kind
 from workloads.unpaced.addresses import Addresses, Listener
-from workloads.unpaced.frames import Connection
+from workloads.unpaced.frames import Connection, PeerLost
 from workloads.unpaced.tickets import Tickets
 
 
@@ -185,6 +186,8 @@ class Service:
         connection.send(Kind.GRANT, len(steps), steps.start)
 
     def _fail(self, error: BaseException) -> None:
+        if self.spec.on_failure == CONTINUE and isinstance(error, PeerLost):
+            return  # the next generation is without it
         with self._lock:
             self._failure = error
             self._lock.notify_all()
