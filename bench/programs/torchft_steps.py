@@ -100,7 +100,7 @@ def keep() -> int:
     victim, step, down_s = map(float, (kill or "-1:0:0").split(":"))
     lighthouse = None
     if rank == 0:
-        from torchft import LighthouseServer
+        from torchft.coordination import LighthouseServer
 
         workers = int(os.environ["WORLD_SIZE"])
         lighthouse = LighthouseServer(
