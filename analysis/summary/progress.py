@@ -2,6 +2,7 @@
 
 from analysis.summary.recorded_run import RecordedRun
 from analysis.summary.step_times import rounds_of
+from analysis.summary.training import samples_in
 from cluster.spec.documents.events import Result
 from cluster.spec.documents.run_folder import node_name
 from cluster.spec.documents.summary import WorkerProgress
@@ -55,6 +56,8 @@ def _of_worker(run: RecordedRun, rank: int, rounds: int, most: int) -> WorkerPro
     records = run.exchanges[rank]
     steps = sum(record.steps for record in records)
     samples = steps * run.experiment.batch_size
+    if run.generations:
+        steps, samples = len(run.steps[rank]), samples_in(run.experiment, run.steps[rank])
     train_s = sum(run.logs[rank].seconds("train")[: run.finished_epochs])
     staleness = sum(record.staleness_sum for record in records)
     return WorkerProgress(
