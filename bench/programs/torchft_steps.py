@@ -47,8 +47,9 @@ def train(steps: int, numbers: int, compute_s: float, kill_at: int) -> None:
         optimizer.load_state_dict(state["optimizer"])
         model.data.copy_(state["model"])
 
+    name = f"node{os.environ['RANK']}"
     store = dist.TCPStore(  # type: ignore[attr-defined]
-        "localhost", 0, is_master=True, wait_for_workers=False
+        name, 0, is_master=True, wait_for_workers=False
     )
     manager = Manager(
         pg=ProcessGroupGloo(timeout=timedelta(seconds=30)),
@@ -57,7 +58,7 @@ def train(steps: int, numbers: int, compute_s: float, kill_at: int) -> None:
         min_replica_size=2,
         use_async_quorum=False,
         replica_id=f"replica_{os.environ['RANK']}",
-        store_addr="localhost",
+        store_addr=name,
         store_port=store.port,
         rank=0,
         world_size=1,
