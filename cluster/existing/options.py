@@ -8,7 +8,7 @@ from cluster.spec.errors import SpecError
 from cluster.spec.experiment import Experiment
 from cluster.spec.hosts import HostOptions
 from cluster.spec.launchers import LAUNCHERS
-from cluster.spec.quantities import parse_time
+from cluster.spec.quantities import parse_duration
 
 FLAGS = tuple(field for row in HOST_LAUNCHERS.values() for field in row.options)
 
@@ -39,7 +39,7 @@ def read_options(
     patience_s = HOST_LAUNCHERS[hosted[0]].patience_s
     if args.patience is not None:
         try:
-            patience_s = parse_time(args.patience, "patience")
+            patience_s = parse_duration(args.patience, "patience")
         except ValueError as error:
             raise SpecError(str(error)) from None
     return HostOptions(**given, patience_s=patience_s)

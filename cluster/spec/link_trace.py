@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from cluster.spec.links import HIGHEST_RATE, Link
-from cluster.spec.quantities import RATES, parse_rate, parse_time, plain, write_scaled
+from cluster.spec.quantities import RATES, parse_duration, parse_rate, plain, write_scaled
 from cluster.spec.sites import Pair, path_name
 
 FORM = "NODE:FILE or SITE-SITE:FILE, such as 2:lte.csv (lines of seconds,mbit)"
@@ -94,7 +94,7 @@ def _parse_change(text: str) -> Change:
         raise ValueError(f"{text!r} is no moment of a trace: write 20s=10mbit")
     up_bit = parse_rate(up, HIGHEST_RATE)
     down_bit = parse_rate(down, HIGHEST_RATE) if down else up_bit
-    return Change(parse_time(at, "moment", LONGEST_S), up_bit, down_bit)
+    return Change(parse_duration(at, "moment", LONGEST_S), up_bit, down_bit)
 
 
 def checked(changes: Sequence[Change]) -> Trace:

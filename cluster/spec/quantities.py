@@ -3,7 +3,8 @@
     size      250k, 16M, 1.5G       bytes, powers of 1000
     memory    900m, 6g, 1.5g        bytes, powers of 1024 as Docker has them, whole MiB
     rate      500kbit, 20mbit       bits a second, powers of 1000
-    time      50us, 5ms, 1.5s       seconds
+    time      50us, 5ms, 1.5s, 2min seconds
+    duration  30s, 10m, 2h          seconds: a time in which m is minutes, too
     share     0.1%                  a fraction
     cores     0.5, 2                CPU cores
 
@@ -18,7 +19,15 @@ from decimal import Decimal
 SIZES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 MEMORY = {"m": 2**20, "g": 2**30}
 RATES = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-TIMES = {"us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1)}
+TIMES = {
+    "us": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+}
+"""Without m: after 5m of a delay or of computing, milliseconds may have been meant."""
+DURATIONS = TIMES | {"m": Decimal(60)}
 ENDINGS = ("", "b", "ib", "bit", "b/s", "bit/s", "ec")
 """What people write after a unit or its first letter: MB, MiB, Mbit/s, msec."""
 LONGEST_NUMBER = 20
@@ -79,8 +88,16 @@ def parse_rate(text: str, highest: int) -> int:
 
 
 def parse_time(text: str, name: str = "time", longest_s: int = 10**6) -> float:
-    """Seconds, from 0 to `longest_s`."""
-    seconds = _scaled(text, TIMES, name, "5ms")
+    """Seconds of a delay or of computing, from 0 to `longest_s`."""
+    return _seconds(_scaled(text, TIMES, name, "5ms"), text, name, longest_s)
+
+
+def parse_duration(text: str, name: str, longest_s: int = 10**6) -> float:
+    """Seconds in which a person waits, or a fault lasts: m is minutes."""
+    return _seconds(_scaled(text, DURATIONS, name, "30s"), text, name, longest_s)
+
+
+def _seconds(seconds: Decimal, text: str, name: str, longest_s: int) -> float:
     if not 0 <= seconds <= longest_s:
         raise ValueError(f"{name} must be between 0 and {longest_s}s, not {text}")
     return float(seconds)
@@ -107,11 +124,11 @@ def meant(text: str, units: Mapping[str, int | Decimal] | None = None) -> str:
     number, unit = _split(text)
     if number is None or number < 0 or unit in (units or ("",)):
         return ""
-    for known, size in (units or SIZES).items():
-        if unit.casefold() in _spellings(known):
-            right = f"{plain(number)}{known}" if units else plain(number * size)
-            return f"; did you mean {right}?"
-    return ""
+    known = units or SIZES
+    near = [name for name in known if name.casefold() == unit.casefold()]
+    near = near or [name for name in known if unit.casefold() in _spellings(name)]
+    right = [f"{plain(number)}{name}" if units else plain(number * known[name]) for name in near]
+    return f"; did you mean {' or '.join(right)}?" if near else ""
 
 
 def _spellings(unit: str) -> set[str]:

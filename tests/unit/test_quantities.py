@@ -3,11 +3,13 @@
 import pytest
 
 from cluster.spec.quantities import (
+    DURATIONS,
     MEMORY,
     RATES,
     SIZES,
     TIMES,
     meant,
+    parse_duration,
     parse_memory,
     parse_size,
     parse_time,
@@ -64,9 +66,19 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         parse_size(text)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("20ms", 0.02), ("1.5s", 1.5), ("250us", 0.00025)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20ms", 0.02), ("1.5s", 1.5), ("250us", 0.00025), ("1.5min", 90), ("2h", 7200)],
+)
 def test_a_time_is_in_seconds(text: str, seconds: float) -> None:
-    assert parse_time(text) == seconds
+    assert parse_time(text) == parse_duration(text, "patience") == seconds
+
+
+def test_m_is_minutes_of_a_duration_and_not_clear_of_a_time() -> None:
+    """Who waits for 10m means minutes; a delay of 10m is a typo of milliseconds as well."""
+    assert parse_duration("10m", "patience") == parse_duration("10min", "patience") == 600
+    with pytest.raises(ValueError, match="did you mean 10ms or 10min"):
+        parse_time("10m", "delay")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +90,8 @@ def test_a_time_is_in_seconds(text: str, seconds: float) -> None:
         ("2GiB", MEMORY, "2g"),
         ("20Mbit/s", RATES, "20mbit"),
         ("5msec", TIMES, "5ms"),
+        ("5M", DURATIONS, "5m"),
+        ("5H", TIMES, "5h"),
         ("200K", None, "200000"),
     ],
 )

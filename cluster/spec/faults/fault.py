@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from cluster.spec.errors import did_you_mean
 from cluster.spec.links import HIGHEST_RATE, Link
-from cluster.spec.quantities import parse_core_count, parse_rate, parse_time, plain
+from cluster.spec.quantities import parse_core_count, parse_duration, parse_rate, plain
 
 FORM = (
     "RANK:ACT[=VALUE]@MOMENT[/DURATION], such as 2:kill@exchange40, 2:freeze@30s/10s or"
@@ -148,13 +148,13 @@ def parse_moment(text: str) -> Moment:
         return Moment(Clock(counted["unit"]), int(counted["count"]))
     if text.startswith(tuple(Clock)[:2]):
         raise ValueError(f"moment {text!r} is not understood: write step40, exchange40 or 30s")
-    return Moment(Clock.SECONDS, parse_time(text, "moment", LONGEST_S))
+    return Moment(Clock.SECONDS, parse_duration(text, "moment", LONGEST_S))
 
 
 def _parse_lasts(text: str, lasts: str | None) -> float | None:
     if lasts is None:
         return None
-    seconds = parse_time(lasts, "duration", LONGEST_S)
+    seconds = parse_duration(lasts, "duration", LONGEST_S)
     if seconds == 0:
         raise ValueError(f"{text!r}: a fault of 0 s is none; leave out its duration, or the fault")
     return seconds

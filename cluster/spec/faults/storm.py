@@ -19,7 +19,7 @@ from decimal import Decimal
 
 from cluster.spec.errors import did_you_mean
 from cluster.spec.faults.fault import Act, Clock, Fault, Moment
-from cluster.spec.quantities import parse_time, plain
+from cluster.spec.quantities import parse_duration, plain
 
 FORM = "kills=60s,freezes=240s,seed=7"
 DOWN_S = 10.0
@@ -89,7 +89,7 @@ def parse_storm(text: str) -> Storm:
 
 
 def _parse_seconds(key: str, text: str) -> float:
-    seconds = parse_time(text, key, LONGEST_S)
+    seconds = parse_duration(text, key, LONGEST_S)
     if seconds < SHORTEST_S:
         raise ValueError(f"{key} must be at least {SHORTEST_S:g}s, not {text}")
     return seconds
