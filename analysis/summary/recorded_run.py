@@ -28,8 +28,7 @@ from cluster.spec.documents.records import Counters, Sample
 from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.exchange.stream import parse_stream
-from cluster.spec.experiment import Experiment
-from cluster.spec.launchers import LAUNCHERS, TORCH_PEERS
+from cluster.spec.experiment import EXISTING, Experiment
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import RecordedSchedule
@@ -110,7 +109,13 @@ class RecordedRun:
     @cached_property
     def control(self) -> list[control_traffic.NodeControl | None]:
         """By rank."""
-        return [control_traffic.of_node(log) for log in self.logs]
+        is_shared = self.experiment.engine == EXISTING and not self.experiment.gpu
+        return [
+            control_traffic.of_other_programs(log, node["train"].sent_payload, again)
+            if is_shared and not log.idle_spans
+            else control_traffic.of_node(log)
+            for log, node, again in zip(self.logs, self.phases, self.retransmitted, strict=True)
+        ]
 
     @cached_property
     def retransmitted(self) -> list[int | None]:
@@ -214,7 +219,7 @@ class RecordedRun:
         Frames of strategies without a barrier are in the prediction: no library adds to them.
         """
         experiment = self.experiment
-        by_gloo = LAUNCHERS[experiment.launcher].peers == TORCH_PEERS and not experiment.gpu
+        by_gloo = experiment.carrier.is_torch and not experiment.gpu
         if not by_gloo or not facts_of(experiment.strategy).has_schedule:
             return None
         return theory.predict_framing(experiment.strategy, self.setting(hello), max(rounds, 1))

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from analysis.summary.control_traffic import of_node
+from analysis.summary.control_traffic import mean, of_node, of_other_programs
 from analysis.summary.node_log import NodeLog
-from cluster.spec.documents.events import Boundary, End, Event, Hello, Idle, Phase
+from cluster.spec.documents.events import (
+    Boundary,
+    ConnectionBytes,
+    End,
+    Event,
+    Hello,
+    Idle,
+    Phase,
+)
 from cluster.spec.documents.records import Counters
 
 FULL = 1448
@@ -93,3 +101,48 @@ def test_a_launcher_that_sends_nothing_while_idle_has_no_control_traffic() -> No
     found = of_node(NodeLog([events[0], *silent]))
     assert found is not None
     assert found.train_bytes == 0
+
+
+def on_a_shared_host(exchanged: int, again: int, others: int) -> NodeLog:
+    """A host whose worker exchanged over one connection while other programs sent, too."""
+    before, after = 500, 500 + exchanged
+    ends = ("10.0.0.1:1", "10.0.0.2:2")
+    return NodeLog(
+        [
+            Phase(
+                t=1.0,
+                phase="train",
+                counters=Counters(9_000),
+                retransmitted_bytes=0,
+                connections=[ConnectionBytes(*ends, before, 0)],
+            ),
+            End(
+                t=5.0,
+                counters=Counters(9_000 + exchanged + again + others),
+                retransmitted_bytes=again,
+                connections=[ConnectionBytes(*ends, after, 0)],
+            ),
+        ]
+    )
+
+
+def test_what_other_programs_of_a_host_send_is_control_traffic() -> None:
+    for exchanged, again, others in ((10**6, 0, 700), (10**6, 2896, 700), (0, 0, 0)):
+        log = on_a_shared_host(exchanged, again, others)
+        found = of_other_programs(log, exchanged + again + others, again)
+        assert found is not None
+        assert (found.train_bytes, found.seconds) == (others, 4.0)
+        summary = mean([found, found])
+        assert summary is not None
+        assert (summary.sent_mean_bytes, summary.bytes_per_s) == (others, others / 4)
+        assert summary.message_bytes is None
+
+
+def test_where_connections_are_not_known_other_programs_are_not_either() -> None:
+    log = on_a_shared_host(10**6, 0, 700)
+    first, last = log.events
+    assert isinstance(last, End)
+    unknown: list[list[ConnectionBytes] | None] = [None, []]
+    for connections in unknown:
+        gone = NodeLog([first, dataclasses.replace(last, connections=connections)])
+        assert of_other_programs(gone, 10**6 + 700, 0) is None

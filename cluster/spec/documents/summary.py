@@ -121,12 +121,13 @@ class PerStep(Document):
 
 
 class ControlTraffic(Document):
-    """What a launcher sends to coordinate its workers (Horovod), mean over nodes."""
+    """What a launcher sends to coordinate its workers (Horovod) and, on hosts that are there
+    already, what other programs send over the same interfaces; mean over nodes."""
 
     message_bytes: Amount | None = None
-    """Payload of one message."""
+    """Payload of one message; null of other programs."""
     sent_mean_bytes: Amount | None = None
-    """Payload of all messages of a node in the train phase."""
+    """Payload of all of it that a node sent in the train phase."""
     bytes_per_s: Amount | None = None
     """Payload a second."""
 
