@@ -70,7 +70,10 @@ NUMBERS = ",".join(map(str, range(1, 256)))
         (["--sites", "no.toml"], "sites no.toml cannot be read: No such file"),
         (["--link-trace", "1:no.csv"], "link-trace no.csv cannot be read: No such file"),
         (["--link-trace", "1:0s=5mbit"], "--link-trace: node 1 has no rate that could change"),
-        (["--link", "9mbit", "--link-trace", "7:0s=5mbit"], "node 7 has no rate that could change"),
+        (
+            ["--link", "9mbit", "--link-trace", "7:0s=5mbit"],
+            "there is no node 7, the 4 nodes are 0 to 3",
+        ),
         (["--link", "9mbit", "--link-trace", "1:5s=5mbit/1s=9mbit"], "goes backwards: after 5 s"),
         (["--link", "9mbit", "--link-trace", "1"], "is not NODE:FILE"),
         (["--between", "a-b:5mbit"], "--between is of sites: use it with --sites"),
