@@ -19,6 +19,7 @@ NAMES = (
     *("bytes", "exchange", "overlap", "step_time", "emulated_compute", "links"),
     *("startup", "predict", "report", "learning", "live", "codecs", "dilation"),
     *("collector", "slowdown", "continue_cost", "torchft", "free_links", "compositions"),
+    "sites",
 )
 
 
