@@ -18,7 +18,9 @@ FREE = Costs()
 
 def cluster(strategy: str = "allreduce", **options: object) -> Cluster:
     run = Experiment(workers=4, strategy=strategy, **options)  # type: ignore[arg-type]
-    return Cluster(strategy=strategy, workers=4, model_bytes=MODEL_BYTES, **links_of(run))
+    pairs = {"passes": run.passes, "schedule": run.schedule}
+    sizes = {"workers": 4, "model_bytes": MODEL_BYTES}
+    return Cluster(strategy=strategy, **sizes, **pairs, **links_of(run))  # type: ignore[arg-type]
 
 
 def crossing_s(mbit: float, share: float = 1.5) -> float:
@@ -73,3 +75,16 @@ def test_a_run_takes_what_its_changing_link_gives() -> None:
     traced = replace(cluster(link="100mbit", link_trace=trace), rounds=rounds)
     assert train_s(plain, FREE) == pytest.approx(rounds * round_s, rel=0.01)
     assert train_s(traced, FREE) == pytest.approx(rounds * round_s + 20 * 0.9, rel=0.01)
+
+
+@pytest.mark.parametrize(("strategy", "messages_in_turn"), [("ring", 6), ("pairwise", 1)])
+def test_a_message_waits_for_its_receivers_word_and_both_links_delay_it(
+    strategy: str, messages_in_turn: int
+) -> None:
+    """Both go through two links of 5 ms: 20 ms for each message that follows another."""
+    more = {"passes": 1} if strategy == "pairwise" else {}
+    near, far = (
+        forecast(cluster(strategy, link=f"100mbit{delay}", **more), FREE).exchange_s
+        for delay in ("", "/5ms")
+    )
+    assert far - near == pytest.approx(messages_in_turn * 0.02, rel=0.05)

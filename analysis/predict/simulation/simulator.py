@@ -50,6 +50,9 @@ MANY = 5_000
 """Messages, beyond which rounds without shared links are simulated as arrays."""
 FEW = 10
 """The same where one node of each kind is simulated."""
+MOST_APART = 32
+"""Nodes, up to which each is simulated where words between nodes take time: of two nodes of a kind
+one cannot wait for the other's."""
 UNEVEN = 0.6
 """Of several senders' chunks, the last arrives later than with even shares of the link, by this
 part of the time that a chunk of each takes: TCP shares a link evenly on average only. Measured:
@@ -89,12 +92,14 @@ def simulate(
     ):
         return permutations.simulate(flows, nodes, costs)
     kinds = node_kinds(flows, nodes)
-    if background or have_clashes(flows, kinds):
+    is_far = any(node.delay_s for node in nodes) or any(path.delay_s for path in paths.values())
+    apart = is_far and len(nodes) <= MOST_APART
+    if background or apart or have_clashes(flows, kinds):
         kinds = list(range(len(nodes)))
     first = [nodes[kinds.index(kind)] for kind in range(max(kinds) + 1)]
     members = Counter(kinds)
     between = [between_kinds(messages, kinds, members) for messages in flows]
-    if alone and steps > FEW and math.isinf(costs.bytes_per_s):
+    if alone and (steps > FEW or is_far) and math.isinf(costs.bytes_per_s):
         alike = [messages for messages, _ in between]
         if all(map(permutations.is_permutation, flows)):
             found = permutations.simulate(alike, first, costs)
