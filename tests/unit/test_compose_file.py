@@ -18,6 +18,7 @@ from cluster.containers.compose_file import (
     recording_document,
     split_service,
 )
+from cluster.links.background_sender import SenderPlan
 from cluster.links.helper import HelperPlan, PathProbe
 from cluster.namespaces import isolation
 from cluster.spec.documents.codec import from_json
@@ -37,10 +38,11 @@ EXPERIMENTS = [
 ]
 
 
-def document(experiment: Experiment, run: RunFolder = RUN) -> dict[str, Any]:
-    return compose_document(
-        experiment, run, image="gradwire-worker:0123", user="1000:1000", data_folder=DATA
-    )
+def document(
+    experiment: Experiment, run: RunFolder = RUN, delay_line: bool = False
+) -> dict[str, Any]:
+    given = {"image": "gradwire-worker:0123", "user": "1000:1000"}
+    return compose_document(experiment, run, **given, data_folder=DATA, delay_line=delay_line)
 
 
 def nodes(experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -236,6 +238,9 @@ def test_the_first_nodes_of_two_sites_measure_the_path_between_them() -> None:
         ((), 1),
     ]
     assert made["router"]["cap_add"] == ["NET_ADMIN"]
+    assert "devices" not in made["router"]
+    delayed = document(run, delay_line=True)["services"]["router"]
+    assert delayed["devices"] == ["/dev/net/tun"]
     assert made["router"]["sysctls"]["net.ipv4.ip_forward"] == "1"
 
 
@@ -386,3 +391,15 @@ def test_virtual_workers_share_one_node_that_may_have_a_thread_for_each() -> Non
     assert found["node0"]["pids_limit"] == PROCESSES + 1000
     assert found["node0"]["environment"]["WORLD_SIZE"] == "1"
     assert set(found["node0"]) & PRIVILEGES == set()
+
+
+def test_background_traffic_has_a_program_beside_each_of_its_nodes() -> None:
+    made = nodes(Experiment(workers=4, background="1-3:10mbit"))
+    beside = {name: service for name, service in made.items() if name.startswith("background")}
+    assert list(beside) == ["background1", "background3"]
+    for rank in (1, 3):
+        service = beside[f"background{rank}"]
+        assert service["network_mode"] == f"service:node{rank}"
+        assert not PRIVILEGES & service.keys() - {"network_mode", "command"}
+        plan = from_json(SenderPlan, json.loads(service["command"][-1]))
+        assert (plan.node, plan.flows, plan.addresses[3]) == (rank, "1-3:10mbit", "node3")
