@@ -15,7 +15,7 @@ from cluster.links.background_sender import SenderPlan
 from cluster.links.delay_line import FILE
 from cluster.links.helper import HelperPlan, PathProbe
 from cluster.links.router_service import RouterPlan
-from cluster.links.tc import CONGESTION_CONTROL
+from cluster.links.tc import CONGESTION_CONTROL, tcp_settings
 from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.node_files import NODE_FOLDER
@@ -80,7 +80,7 @@ def compose_document(
         "user": user,
         "labels": _labels(run),
         **_reached(experiment),
-        "sysctls": dict([CONGESTION_CONTROL]),
+        "sysctls": tcp_settings(experiment.all_shaped),
         "environment": {
             "GRADWIRE_RUNS": f"${{GRADWIRE_RUNS:-{path_in_node(run)}}}",
             "GRADWIRE_RECORD": "0",
@@ -273,7 +273,7 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str, delay_line
         services[router.NAME] = {
             **privileged,
             "networks": ["cluster"],
-            "sysctls": {**dict([CONGESTION_CONTROL]), **router.SETTINGS},
+            "sysctls": {**CONGESTION_CONTROL, **router.SETTINGS},
             **({"devices": [str(FILE)]} if delay_line else {}),
             "command": ["python", "-m", "cluster.links.router_service", plan.text()],
         }

@@ -64,7 +64,7 @@ def rate_commands(
         lines += [
             f"ip link add {way.device} type ifb",
             f"ip link set {way.device} up",
-            f"tc qdisc add dev {way.device} root handle 1: {bucket(way.rate_bit, tick_s)}",
+            f"tc qdisc add dev {way.device} root handle 1: {_bucket(way, tick_s)}",
         ]
     for device in (DEVICE, *([HOLD] if delay_line else ())):
         lines += _to_buckets(device, paths, addresses)
@@ -89,6 +89,10 @@ def _to_buckets(
                 f"{to_each} u32 ht {table}: match ip dst {node}/32"
                 f" action mirred egress redirect dev {way.device}"
             )
+
+
+def _bucket(way: Direction, tick_s: float) -> str:
+    return bucket(way.rate_bit, tick_s, way.path.delay_s)
 
 
 def _filters(device: str, order: int) -> str:
@@ -131,7 +135,7 @@ def change_commands(
     """Commands that give one path other rates; `paths` has it as it shall be."""
     changes = []
     for way in _of(paths, pair):
-        changes.append(f"dev {way.device} root handle 1: {bucket(way.rate_bit, tick_s)}")
+        changes.append(f"dev {way.device} root handle 1: {_bucket(way, tick_s)}")
         if way.path.needs_netem and not delay_line:
             added = netem(way.rate_bit, way.path)
             changes.append(f"dev {way.device} parent 1:1 handle 10: {added}")

@@ -8,6 +8,8 @@
 cluster/links/burst_size.py sizes the buckets. A change keeps the queues and what is in them.
 """
 
+from collections.abc import Iterable
+
 from cluster.links.burst_size import (
     FRAME_BYTES,
     QUEUE_S,
@@ -19,13 +21,21 @@ from cluster.spec.links import Link
 
 Command = list[str]
 
-CONGESTION_CONTROL = ("net.ipv4.tcp_congestion_control", "reno")
+CONGESTION_CONTROL = {"net.ipv4.tcp_congestion_control": "reno"}
 """TCP's congestion control on all nodes, shaped or not: every kernel has Reno. The host's default
 would affect step times (BBR: about 9 % longer at 20 Mbit/s) and bytes (BBR: up to 2 % retransmitted
-in
-short runs, also on links without a limit)."""
+in short runs, also on links without a limit)."""
+FAR = {"net.ipv4.tcp_slow_start_after_idle": "0"}
+"""Beside it where a link or path has a delay: a connection that was silent while its node computed
+goes on as fast as before, as hosts are set that train over long ways. Else a message of 667 kB over
+80 ms there and back would begin with 14 kB, and take twice as long."""
 DEVICE = "eth0"
 INGRESS_DEVICE = "gw-ingress"
+
+
+def tcp_settings(links: Iterable[Link]) -> dict[str, str]:
+    """Of all nodes, where these links and paths are shaped."""
+    return CONGESTION_CONTROL | (FAR if any(link.delay_s for link in links) else {})
 
 
 def rate_commands(link: Link, tick_s: float) -> list[Command]:
@@ -72,14 +82,14 @@ def _directions(link: Link) -> list[tuple[str, int]]:
     return [(DEVICE, link.rate_bit), (INGRESS_DEVICE, link.down_bit)]
 
 
-def bucket(rate_bit: int, tick_s: float) -> str:
-    burst, queue = burst_bytes(rate_bit, tick_s), queue_bytes(rate_bit, tick_s)
+def bucket(rate_bit: int, tick_s: float, delay_s: float = 0.0) -> str:
+    burst, queue = burst_bytes(rate_bit, tick_s), queue_bytes(rate_bit, tick_s, delay_s)
     return f"tbf rate {rate_bit}bit burst {burst} limit {queue}"
 
 
 def netem(rate_bit: int, link: Link) -> str:
     """Its queue holds what is on its way and what waits for the bucket."""
-    packets = 100 + int(rate_bit / 8 * (link.delay_s + QUEUE_S) / FRAME_BYTES)
+    packets = 100 + int(rate_bit / 8 * (3 * link.delay_s + QUEUE_S) / FRAME_BYTES)
     text = f"netem limit {packets}"
     if link.delay_s > 0:
         text += f" delay {round(link.delay_s * 1e6)}us"

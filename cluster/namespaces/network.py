@@ -7,8 +7,9 @@ import contextlib
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from cluster.links.tc import CONGESTION_CONTROL
 from cluster.spec.documents.run_folder import node_name
@@ -56,7 +57,9 @@ def create_namespaces(nodes: int) -> list[int]:
     return descriptors
 
 
-def build_network(nodes: int, namespaces: list[int]) -> None:
+def build_network(
+    nodes: int, namespaces: list[int], tcp: Mapping[str, str] = MappingProxyType(CONGESTION_CONTROL)
+) -> None:
     """Create a bridge, and for every node a veth pair from its port (`node3`) to its eth0.
 
     IP and MAC addresses are fixed and neighbour entries permanent: the kernel's neighbour table
@@ -78,8 +81,8 @@ def build_network(nodes: int, namespaces: list[int]) -> None:
     for rank, namespace in enumerate(namespaces):
         with inside(namespace):
             disable_ipv6()
-            name, value = CONGESTION_CONTROL
-            Path("/proc/sys", *name.split(".")).write_text(value)
+            for name, value in tcp.items():
+                Path("/proc/sys", *name.split(".")).write_text(value)
             ip_batch(
                 "link set lo up",
                 f"addr add {address(rank)}/16 dev eth0",

@@ -113,7 +113,7 @@ def build(routed: Routed) -> None:
             "link set eth0 up",
             *(f"neigh add {address(r)} lladdr {mac(r)} dev eth0 nud permanent" for r in ranks),
         )
-        for name, value in (CONGESTION_CONTROL, *router.SETTINGS.items()):
+        for name, value in {**CONGESTION_CONTROL, **router.SETTINGS}.items():
             Path("/proc/sys", *name.split(".")).write_text(value)
         tick_s = setup.kernel_tick_s()
         for command in router.rate_commands(routed.shaped, addresses, tick_s, routed.delay_line):

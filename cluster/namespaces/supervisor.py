@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cluster.host.process_state import how_ended, how_stopped
 from cluster.links import setup
+from cluster.links.tc import tcp_settings
 from cluster.namespaces import isolation, links, network, paths
 from cluster.namespaces.background import Senders
 from cluster.namespaces.disturb import disturb
@@ -87,7 +88,9 @@ def build(plan: SupervisorPlan, namespaces: list[int]) -> int:
     """Build the network, shape and verify its links; the exit code of the process that does so."""
     network.name_process(REFERENCE)
     try:
-        network.build_network(plan.nodes, namespaces[: plan.nodes])
+        shaped = [*map(parse_link, plan.links.values())]
+        shaped += paths.Routed.of(plan, namespaces).paths.values() if plan.between else []
+        network.build_network(plan.nodes, namespaces[: plan.nodes], tcp_settings(shaped))
         if plan.links or plan.between:
             measured, complaint = shape(plan, namespaces)
             send(Message(Kind.LINKS, tuple(measured), complaint))

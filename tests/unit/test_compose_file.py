@@ -20,6 +20,7 @@ from cluster.containers.compose_file import (
 )
 from cluster.links.background_sender import SenderPlan
 from cluster.links.helper import HelperPlan, PathProbe
+from cluster.links.tc import CONGESTION_CONTROL
 from cluster.namespaces import isolation
 from cluster.spec.documents.codec import from_json
 from cluster.spec.documents.run_folder import RunFolder
@@ -98,7 +99,7 @@ def test_nodes_differ_in_nothing_but_name_and_rank(experiment: Experiment) -> No
 def test_no_node_is_privileged_or_reachable_from_outside(experiment: Experiment) -> None:
     for node in nodes(experiment).values():
         assert set(node) & PRIVILEGES == set()
-        assert node["sysctls"] == {"net.ipv4.tcp_congestion_control": "reno"}
+        assert node["sysctls"] == CONGESTION_CONTROL
         assert node["user"] == "1000:1000"
 
 
