@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.spec.background import PORT, SEGMENT_WIRE_BYTES, Flow, parse_background
@@ -29,7 +28,7 @@ AT_ONCE = "GRADWIRE_BACKGROUND"
 """An environment variable: `now` sends without being told to."""
 PATIENCE_S = 120.0
 RETRY_S = 0.1
-TICK_S = 0.005
+TICK_S, IDLE_S = 0.005, 0.05
 MOST_BEHIND_S = 0.2
 """What it could not send for longer is not made up for."""
 SEGMENT = bytes(1448)
@@ -96,7 +95,7 @@ def _connect(address: str) -> socket.socket:
             time.sleep(RETRY_S)
 
 
-def work(plan: SenderPlan, goes_on: Callable[[], bool] = lambda: True) -> None:
+def work(plan: SenderPlan) -> None:
     """Until it is ended from outside, or a connection is lost."""
     flows = parse_background(plan.flows)
     is_on = os.environ.get(AT_ONCE) == "now"
@@ -115,7 +114,7 @@ def work(plan: SenderPlan, goes_on: Callable[[], bool] = lambda: True) -> None:
             for flow in mine
         ]
         was_on = False
-        while goes_on():
+        while True:
             now = time.monotonic()
             if is_on and not was_on:
                 for sender in senders:
@@ -123,8 +122,7 @@ def work(plan: SenderPlan, goes_on: Callable[[], bool] = lambda: True) -> None:
             was_on = is_on
             for sender in senders if is_on else ():
                 sender.send(now)
-            pause = TICK_S if is_on and senders else None
-            for key, _ in selector.select(pause if pause else 0.05):
+            for key, _ in selector.select(TICK_S if is_on and senders else IDLE_S):
                 _take(selector, listener, key.fileobj)
 
 
