@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from cluster.links.burst_size import (
     FRAME_BYTES,
     QUEUE_S,
+    ROUND_TRIPS,
     burst_bytes,
     packet_bytes,
     queue_bytes,
@@ -89,7 +90,9 @@ def bucket(rate_bit: int, tick_s: float, delay_s: float = 0.0) -> str:
 
 def netem(rate_bit: int, link: Link) -> str:
     """Its queue holds what is on its way and what waits for the bucket."""
-    packets = 100 + int(rate_bit / 8 * (3 * link.delay_s + QUEUE_S) / FRAME_BYTES)
+    packets = 100 + int(
+        rate_bit / 8 * ((1 + 2 * ROUND_TRIPS) * link.delay_s + QUEUE_S) / FRAME_BYTES
+    )
     text = f"netem limit {packets}"
     if link.delay_s > 0:
         text += f" delay {round(link.delay_s * 1e6)}us"
