@@ -274,7 +274,7 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str, delay_line
             **privileged,
             "networks": ["cluster"],
             "sysctls": {**CONGESTION_CONTROL, **router.SETTINGS},
-            **({"devices": [str(FILE)]} if delay_line else {}),
+            **(_of_delay_line() if delay_line else {}),
             "command": ["python", "-m", "cluster.links.router_service", plan.text()],
         }
     started = {name: {"condition": "service_started"} for name in services}
@@ -286,6 +286,11 @@ def _link_helpers(experiment: Experiment, run: RunFolder, image: str, delay_line
             "command": ["python", "-m", "cluster.links.helper", _helper_plan(rank, experiment)],
         }
     return services
+
+
+def _of_delay_line() -> Service:
+    """Its device, and leave to be woken in time."""
+    return {"devices": [str(FILE)], "cap_add": [*HELPER_CAPABILITIES, "SYS_NICE"]}
 
 
 def _background(experiment: Experiment, run: RunFolder, image: str) -> Service:

@@ -242,6 +242,7 @@ def test_the_first_nodes_of_two_sites_measure_the_path_between_them() -> None:
     assert "devices" not in made["router"]
     delayed = document(run, delay_line=True)["services"]["router"]
     assert delayed["devices"] == ["/dev/net/tun"]
+    assert delayed["cap_add"] == ["NET_ADMIN", "SYS_NICE"]
     assert made["router"]["sysctls"]["net.ipv4.ip_forward"] == "1"
 
 
