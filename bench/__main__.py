@@ -18,7 +18,7 @@ from cluster.spec.command_line import Parser, run
 NAMES = (
     *("bytes", "exchange", "overlap", "step_time", "emulated_compute", "links"),
     *("startup", "predict", "report", "learning", "live", "codecs", "dilation"),
-    *("collector", "slowdown", "continue_cost", "torchft", "free_links", "compositions"),
+    *("collector", "slowdown", "continue_cost", "storm", "torchft", "free_links", "compositions"),
     "sites",
 )
 

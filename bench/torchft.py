@@ -23,6 +23,7 @@ from cluster.spec.documents.run_folder import RunFolder, find_runs
 
 NUMBERS, COMPUTE_S, STEPS = 1_000_000, 0.05, 240
 VICTIM, KILL_AT, DOWN_S = 2, 41, 2.0
+MARK = "torchft told "
 PROGRAMS = PROJECT / "bench" / "programs"
 Line = dict[str, Any]
 
@@ -44,9 +45,10 @@ def of_torchft(args: argparse.Namespace) -> list[list[Line]]:
 
 
 def _told(run: RunFolder, rank: int) -> Iterator[Line]:
+    """torchft's own messages may stand on the same line."""
     for line in run.log(rank).read_text().splitlines():
-        if line.startswith("torchft "):
-            yield json.loads(line.removeprefix("torchft "))
+        if (at := line.find(MARK)) >= 0:
+            yield json.JSONDecoder().raw_decode(line, at + len(MARK))[0]
 
 
 def describe_torchft(by_node: Sequence[Sequence[Line]]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def sent_bytes() -> int:
 
 
 def tell(what: str, **values: object) -> None:
-    print("torchft", json.dumps({"what": what, "t": time.time(), **values}), flush=True)
+    print("torchft told", json.dumps({"what": what, "t": time.time(), **values}), flush=True)
 
 
 def train(steps: int, numbers: int, compute_s: float, kill_at: int) -> None:
