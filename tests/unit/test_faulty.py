@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.predict.faulty import goodput
+from analysis.predict.faulty import REFORM_S, goodput
 from cluster.spec.experiment import Experiment
 
 STEPS, STEP_S = 100, 1.0
@@ -52,6 +52,8 @@ def test_a_slow_link_stretches_the_steps_while_it_lasts() -> None:
 def test_without_a_barrier_only_the_victims_steps_are_lost() -> None:
     found = predicted(run("1:freeze@10s/20s", strategy="async-pairwise"))
     assert found == pytest.approx(100 / 105)
+    goes_on = run("1:freeze@10s/20s", strategy="async-pairwise", on_failure="continue")
+    assert predicted(goes_on) == pytest.approx(100 / (105 + 1.75 * REFORM_S))
 
 
 def test_a_run_that_never_goes_on_has_next_to_no_goodput() -> None:
