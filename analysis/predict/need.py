@@ -28,6 +28,9 @@ class Need:
 
     cluster: Cluster
     costs: Costs
+    steps_per_round: float | None = None
+    """Between two exchanges on average, where an epoch ends with a shorter round; None: the
+    cluster's local steps."""
 
     @property
     def label(self) -> str:
@@ -49,7 +52,8 @@ class Need:
         return float(np.interp(1 / rate_bit, inverse[::-1], self._exchanges_s[::-1]))
 
     def step_s(self, rate_bit: float) -> float:
-        return self.cluster.compute_s + self.exchange_s(rate_bit) / self.cluster.local_steps
+        steps = self.steps_per_round or self.cluster.local_steps
+        return self.cluster.compute_s + self.exchange_s(rate_bit) / steps
 
     def utilisation(self, rate_bit: float) -> float:
         return self.cluster.compute_s / self.step_s(rate_bit)

@@ -171,10 +171,15 @@ def observe_all(folders: Iterable[RunFolder]) -> list[Observation]:
 
 
 def is_covered(run: Experiment) -> bool:
+    """Whether its steps can be compared with simulated ones: all rounds are equally long."""
+    return has_simulation(run) and run.steps_per_epoch % run.local_steps == 0
+
+
+def has_simulation(run: Experiment) -> bool:
     if run.program is not None or run.gpu or run.launcher != "torch" or run.stream != "none":
         return False
     facts = facts_of(run.strategy)
     if not facts.exchanges or not (facts.has_schedule or is_own(run.strategy)):
         return False
     loss = any(link.loss for link in run.links.values())
-    return run.workers > 1 and not loss and run.steps_per_epoch % run.local_steps == 0
+    return run.workers > 1 and not loss

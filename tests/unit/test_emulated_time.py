@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -58,3 +60,5 @@ def test_local_steps_without_a_codec_pay_at_any_rate_that_shows() -> None:
     for rate in RATES_MBIT:
         exchanged = plain.train_s(rate, EPOCHS) - computing
         assert row[f"at_{rate}_s"] - computing == pytest.approx(exchanged / 8, rel=0.05)
+    uneven = replace(local, need=replace(local.need, steps_per_round=STEPS / 2))
+    assert uneven.train_s(100, 1) > local.train_s(100, 1)

@@ -15,7 +15,7 @@ from analysis.predict import fitted
 from analysis.predict.coding import coding_s
 from analysis.predict.forecast import Cluster
 from analysis.predict.need import RATES_BIT, Need
-from analysis.predict.observations import cluster_of, is_covered
+from analysis.predict.observations import cluster_of, has_simulation
 from analysis.report import figures
 from analysis.report.accuracy import curves
 from analysis.report.context import Report
@@ -29,6 +29,8 @@ from cluster.spec.experiment import Experiment
 
 RATES_MBIT = (10, 100, 1000)
 BASELINE = "allreduce"
+APART = 3
+"""Trainings whose durations differ by more than this factor share a logarithmic axis."""
 COLUMNS = [
     Column("configuration", "configuration", style="left"),
     Column("score", "score"),
@@ -45,7 +47,7 @@ NOTE = (
     " evaluation. Every configuration of a task computes {computing} a step, the least median that"
     " was measured in these runs; codecs take what they took on one idle core. Nothing in it is a"
     " measured duration. A codec or local steps pay below the rate in the last column: there a step"
-    " is shorter by more than 5 %."
+    " is shorter by more than 5 %. Streaming and strategies without a barrier are not simulated."
 )
 
 
@@ -112,16 +114,20 @@ def _timed(report: Report, configurations: Sequence[Configuration]) -> list[_Tim
         try:
             summary = read_checked(report.runs.folders[configuration.numbers[0]])
             experiment = Experiment.from_json(summary.spec)
-            if points and is_covered(experiment):
-                cluster = cluster_of(summary, experiment, None)
-                found.append(_Timed(configuration, Need(cluster, costs), points))
+            if points and has_simulation(experiment):
+                steps = experiment.steps_per_epoch / experiment.rounds_per_epoch
+                need = Need(cluster_of(summary, experiment, None), costs, steps)
+                found.append(_Timed(configuration, need, points))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     medians = [one.configuration.median("compute_median_s") for one in found]
     least = min((median for median in medians if median), default=None)
     if least is None:
         return []
-    return [replace(one, need=Need(_ideal(one.need.cluster, least), costs)) for one in found]
+    return [
+        replace(one, need=replace(one.need, cluster=_ideal(one.need.cluster, least)))
+        for one in found
+    ]
 
 
 def _ideal(cluster: Cluster, compute_s: float) -> Cluster:
@@ -161,8 +167,7 @@ def _pays(rate_bit: float | None) -> str:
 def _chart(timed: Sequence[_Timed], rate_mbit: int) -> Chart:
     looks = figures.line_looks([one.configuration for one in timed])
     score = score_of(timed[0].configuration.row)
-    seconds = [one.train_s(rate_mbit, point.epoch) for one in timed for point in one.points]
-    x = figures.seconds_scale("training, emulated time (simulated)", seconds)
+    x = _time_scale([[one.train_s(rate_mbit, p.epoch) for p in one.points] for one in timed])
     values = [point.score for one in timed for point in one.points]
     is_accuracy = score is ACCURACY
     y = figures.share_scale(score.name, values) if is_accuracy else _plain(score.name)
@@ -180,6 +185,16 @@ def _chart(timed: Sequence[_Timed], rate_mbit: int) -> Chart:
         for one in timed
     ]
     return Chart(traces, 430 + figures.legend_height(len(timed)), x.axis, y.axis)
+
+
+def _time_scale(by_configuration: Sequence[Sequence[float]]) -> figures.Scale:
+    """Logarithmic where one curve would be a short line at the left beside another."""
+    title = "training, emulated time (simulated)"
+    seconds = [value for values in by_configuration for value in values]
+    ends = [values[-1] for values in by_configuration]
+    if max(ends) > APART * min(ends):
+        return figures.Scale(figures.log_seconds_axis(title, seconds))
+    return figures.seconds_scale(title, seconds)
 
 
 def _plain(name: str) -> figures.Scale:
