@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+from collections.abc import Sequence
 
 from analysis.predict.fitted import SHIPPED, Fitted, load
 from analysis.predict.forecast import TREE, Cluster
@@ -25,9 +26,17 @@ def carries(strategy: str, compress: str) -> bool:
     return not codec.lossy or strategy in codec.carriers
 
 
-def add_cluster(parser: Parser, needs_link: bool) -> None:
+def refuse_codec(strategies: Sequence[str], compress: str) -> None:
+    """SpecError for the first strategy whose exchange cannot take it."""
+    for name in strategies:
+        if not carries(name, compress):
+            why = parse_codec(compress).why_not(name)
+            raise SpecError(f"--compress {compress} is not for {name}, {why}")
+
+
+def add_cluster(parser: Parser, needs_link: bool, most: int = MOST_WORKERS) -> None:
     add = parser.add_argument
-    add("--workers", type=int, required=True, metavar="N", help=f"2 to {MOST_WORKERS}")
+    add("--workers", type=int, required=True, metavar="N", help=f"2 to {most}")
     link = "of every node, such as 10gbit or 1gbit/0.1ms"
     rate = argument(functools.partial(parse_link, highest=FASTEST_LINK))
     add("--link", type=rate, required=needs_link, metavar="RATE[/DELAY]", help=link)
@@ -80,6 +89,8 @@ def check(args: argparse.Namespace) -> None:
             raise SpecError(
                 f"{link} has loss, which is not modelled; leave it out, or measure it: ./measure.sh"
             )
+    if stragglers and not args.compute:
+        raise SpecError("--straggler changes computing: add --compute, such as --compute 50ms")
     between("--passes", args.passes, 1, 100_000)
 
 
@@ -101,7 +112,6 @@ def named(
         )
     if not carries(strategy, compress):
         compress = "none"
-    trains_locally = facts.local_steps > 1
     return Cluster(
         strategy=strategy,
         workers=args.workers,
@@ -111,6 +121,6 @@ def named(
         compress=compress,
         passes=min(args.passes, args.workers - 1) if facts.has_passes else None,
         schedule="ring" if facts.has_passes else None,
-        local_steps=(local_steps if trains_locally else None) or facts.local_steps,
+        local_steps=local_steps or facts.local_steps,
         **more,  # type: ignore[arg-type]
     )

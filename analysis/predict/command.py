@@ -9,10 +9,18 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from analysis.predict.asking import add_cluster, add_fit, check, named, read_fit
+from analysis.predict.asking import (
+    MOST_OF_TREE,
+    add_cluster,
+    add_fit,
+    check,
+    named,
+    read_fit,
+    refuse_codec,
+)
 from analysis.predict.crossovers import sweeps
-from analysis.predict.fitted import Fitted, error_text
-from analysis.predict.forecast import Cluster, Forecast, bound_s
+from analysis.predict.fitted import Fitted, error_text, far_text
+from analysis.predict.forecast import MOST_ROUNDS, TREE, Cluster, Forecast, bound_s, is_cut_short
 from cluster.observe.units import bytes_text, percent_text, seconds_text
 from cluster.spec.command_line import Parser, argument
 from cluster.spec.exchange.strategies import STRATEGIES
@@ -43,7 +51,7 @@ def _parser() -> Parser:
     add("--straggler", type=cores, default={}, metavar="RANK:CORES[,...]", help=less)
     add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")
     add("--passes", type=int, default=1, metavar="P", help="where there are passes (default: 1)")
-    local = "of strategies that train locally between exchanges (default: the strategy's own)"
+    local = "steps from exchange to exchange (default: the strategy's own)"
     add("--local-steps", type=int, metavar="H", help=local)
     codec = "how numbers are encoded, where the strategy takes it (default: none)"
     add("--compress", default="none", metavar="CODEC", help=codec)
@@ -54,6 +62,8 @@ def _parser() -> Parser:
 def clusters(args: argparse.Namespace) -> list[Cluster]:
     """The cluster of the flags, once with each strategy; SpecError for what cannot be."""
     check(args)
+    if args.strategy != "all":
+        refuse_codec(args.strategies, args.compress)
     return [
         named(
             args,
@@ -67,7 +77,8 @@ def clusters(args: argparse.Namespace) -> list[Cluster]:
     ]
 
 
-def table(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
+def table(model: Fitted, clusters: Sequence[Cluster], compress: str = "none") -> Iterator[str]:
+    """`compress` is what was asked for: not every strategy takes it."""
     rows = [(model.forecast(cluster), cluster) for cluster in clusters]
     rows.sort(key=lambda row: row[0].step_s)
     unequal = bool(clusters[0].slow or clusters[0].stragglers)
@@ -86,9 +97,16 @@ def table(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
     yield "      node sends or receives in an exchange"
     if unequal:
         yield "all equal: the step without --bottleneck and --straggler"
+    without = [each.strategy for each in clusters if each.compress != compress]
+    if without:
+        yield f"without {compress}, which they do not take: {', '.join(without)}"
+    cut = [each.strategy for each in clusters if is_cut_short(each)]
+    if cut:
+        yield f"{', '.join(cut)}: of {MOST_ROUNDS} exchanges, after which lateness has not"
+        yield "      reached everyone: later steps are longer"
     yield error_text(model)
     if any("far" in model.outside(cluster) for cluster in clusters):
-        yield _far(model)
+        yield far_text(model)
 
 
 def _line(model: Fitted, found: Forecast, cluster: Cluster) -> str:
@@ -105,17 +123,6 @@ def _line(model: Fitted, found: Forecast, cluster: Cluster) -> str:
 def _compared(model: Fitted, found: Forecast, cluster: Cluster) -> str:
     equal_s = model.forecast(cluster.with_equal_nodes).step_s
     return f"{seconds_text(equal_s):>11}{found.step_s / equal_s:>7.1f} x"
-
-
-def _far(model: Fitted) -> str:
-    low, high = model.ranges["workers"]
-    slow, quick = model.ranges["rate_mbit"]
-    small, large = model.ranges["model_bytes"]
-    return (
-        f"far outside of what was measured ({low:g} to {high:g} workers, links of {slow:g} to"
-        f" {quick:g} Mbit/s, models of {bytes_text(small)} to {bytes_text(large)}): bytes and links"
-        " hold there, too, but the host's costs are those of small clusters"
-    )
 
 
 def sweep_lines(model: Fitted, clusters: Sequence[Cluster]) -> Iterator[str]:
@@ -170,7 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     print(f"{heading(args)}\n")
-    print("\n".join(table(model, asked)), flush=True)
+    print("\n".join(table(model, asked, args.compress)), flush=True)
+    if args.strategy == "all" and TREE not in args.strategies:
+        print(f"{TREE} is left out: different nodes of a tree are simulated up to {MOST_OF_TREE}")
     if len(asked) > 1 and not (args.bottleneck or args.straggler):
         print()
         print("\n".join(sweep_lines(model, asked)))

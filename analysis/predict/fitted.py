@@ -11,7 +11,7 @@ from reprlib import repr as short
 
 from analysis.predict.forecast import Cluster, Forecast, forecast
 from analysis.predict.simulation.nodes import Costs
-from cluster.observe.units import percent_text
+from cluster.observe.units import bytes_text, percent_text
 from cluster.spec.documents.codec import DocumentError, OtherSchema, from_json
 from cluster.spec.documents.run_folder import write_json
 
@@ -111,6 +111,18 @@ def error_text(model: Fitted) -> str:
         f" {_both(found.step_median, found.step_worst)}, exchange"
         f" {_both(found.exchange_median, found.exchange_worst)}, bytes"
         f" {percent_text(found.bytes_median, 2)} and {percent_text(found.bytes_worst, 2)}"
+    )
+
+
+def far_text(model: Fitted) -> str:
+    """What is far outside of measured runs, in words."""
+    low, high = model.ranges["workers"]
+    slow, quick = model.ranges["rate_mbit"]
+    small, large = model.ranges["model_bytes"]
+    return (
+        f"far outside of what was measured ({low:g} to {high:g} workers, links of {slow:g} to"
+        f" {quick:g} Mbit/s, models of {bytes_text(small)} to {bytes_text(large)}): bytes and links"
+        " hold there, too, but the host's costs are those of small clusters"
     )
 
 

@@ -43,6 +43,9 @@ from cluster.spec.schedules.recorded import RecordedSchedule
 from cluster.spec.synthetic import BACKWARD_SHARE
 
 ROUNDS, MOST_ROUNDS = 2, 256
+NODE_BYTES_PER_S = 1e9
+"""That a node with a core of its own moves each way: on free links an all-reduce of 100 MB between
+two took 84 to 103 ms (2026-11-19, python3 -m bench free_links)."""
 MOST_TRACED_ROUNDS = 10_000
 """Where links change over time, all of a run has to be simulated."""
 Sites = tuple[int, int]
@@ -205,11 +208,12 @@ def _is_equal(cluster: Cluster) -> bool:
 def bound_s(cluster: Cluster) -> float | None:
     """The shortest exchange of all schedules on these links; None where there is none to compare.
 
-    That is where not everyone averages with everyone, or computing hides the exchange.
+    That is where not everyone averages with everyone, computing hides the exchange, or the exchange
+    has the wait for a straggler in it.
     """
     facts = cluster.facts
     averages_few = cluster.passes is not None or facts.with_one_other
-    if averages_few or cluster.overlap or facts.overlaps_backward:
+    if averages_few or cluster.overlap or facts.overlaps_backward or cluster.stragglers:
         return None
     slow = dict(cluster.slow)
     links = [slow.get(rank, cluster.link) for rank in range(cluster.workers)]
@@ -269,8 +273,21 @@ def _enough_rounds(cluster: Cluster) -> int:
     """Equal nodes repeat the first round; lateness travels from pair to pair."""
     equal = _is_equal(cluster)
     if cluster.passes is None:
-        return cluster.period if equal and not cluster.facts.centre else ROUNDS * cluster.period
+        return cluster.period if equal and _have_equal_parts(cluster) else ROUNDS * cluster.period
     return cluster.period if equal else max(2 * cluster.period, 2 * cluster.workers)
+
+
+def _have_equal_parts(cluster: Cluster) -> bool:
+    """Whether all nodes send and receive as much in a round."""
+    if cluster.facts.centre or cluster.recorded is not None:
+        return not cluster.facts.centre
+    found = predict(cluster.strategy, cluster.setting, cluster.period)
+    return math.isclose(found.sent_max, found.sent_mean)
+
+
+def is_cut_short(cluster: Cluster) -> bool:
+    """Whether lateness of slow nodes has not reached all others in the rounds simulated."""
+    return not _is_equal(cluster) and _enough_rounds(cluster) > MOST_ROUNDS
 
 
 def on_the_wire(messages: Messages) -> Messages:
@@ -304,7 +321,7 @@ def _nodes(cluster: Cluster, costs: Costs) -> Iterator[Node]:
     count = cluster.workers + cluster.facts.has_server
     bursts = cluster.burst_bytes or (0.0,) * count
     encoding_s = _encoding_s(cluster) if costs.encodes else 0.0
-    own = 1 / costs.byte_s if costs.byte_s and cluster.cores is None else math.inf
+    own = NODE_BYTES_PER_S if costs.byte_s and cluster.cores is None else math.inf
     site_of = {rank: site for site, ranks in enumerate(cluster.sites) for rank in ranks}
     traces = dict(cluster.traces)
     for rank in range(count):

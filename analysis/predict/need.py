@@ -1,23 +1,22 @@
 """Which link is enough: the rates at which workers compute for a given share of a step. Pure.
 
 Utilisation is the share of a step in which a worker computes. A composition is a strategy with its
-local steps and codec. Each is simulated at rates from 100 kbit/s to 10 Tbit/s; between them what a
-round adds to computing is linear in 1/rate, as it is for bytes over links and costs of a host.
+local steps and codec. It is simulated at rates from 100 kbit/s to 10 Tbit/s, a third apart; between
+two of them what a round adds to computing is linear in 1/rate, as it is for bytes over links.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
-
-import numpy as np
 
 from analysis.predict.forecast import Cluster, forecast
 from analysis.predict.simulation.nodes import Costs
 from cluster.spec.links import Link
 
 UTILISATIONS = (0.5, 0.75, 0.9, 0.95)
-RATES_BIT = tuple(10.0**power for power in range(5, 14, 2))
+LOWEST, DECADES, IN_A_DECADE = 5, 8, 8
+RATES_BIT = tuple(10 ** (LOWEST + step / IN_A_DECADE) for step in range(DECADES * IN_A_DECADE + 1))
 PAYS = 0.05
 """A codec pays where it makes a step shorter by more than this share."""
 
@@ -39,17 +38,18 @@ class Need:
         codec = f", {asked.compress}" if asked.compress != "none" else ""
         return f"{asked.strategy}{local}{codec}"
 
-    @cached_property
-    def _exchanges_s(self) -> list[float]:
-        """By RATES_BIT."""
-        delay_s = self.cluster.link.delay_s if self.cluster.link else 0.0
-        links = (Link(round(rate), delay_s) for rate in RATES_BIT)
-        at = (replace(self.cluster, link=link) for link in links)
-        return [forecast(cluster, self.costs).exchange_s for cluster in at]
-
     def exchange_s(self, rate_bit: float) -> float:
-        inverse = [1 / rate for rate in RATES_BIT]
-        return float(np.interp(1 / rate_bit, inverse[::-1], self._exchanges_s[::-1]))
+        inside = min(max(rate_bit, RATES_BIT[0]), RATES_BIT[-1])
+        step = IN_A_DECADE * (math.log10(inside) - LOWEST)
+        left = min(int(step), len(RATES_BIT) - 2)
+        low, high = RATES_BIT[left], RATES_BIT[left + 1]
+        share = (1 / inside - 1 / high) / (1 / low - 1 / high)
+        return share * self._simulated_s(low) + (1 - share) * self._simulated_s(high)
+
+    def _simulated_s(self, rate_bit: float) -> float:
+        delay_s = self.cluster.link.delay_s if self.cluster.link else 0.0
+        at = replace(self.cluster, link=Link(round(rate_bit), delay_s))
+        return forecast(at, self.costs).exchange_s
 
     def step_s(self, rate_bit: float) -> float:
         steps = self.steps_per_round or self.cluster.local_steps

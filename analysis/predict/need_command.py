@@ -6,15 +6,22 @@ python3 -m analysis.predict need --workers 16 --model-bytes 440M --compute 300ms
 import argparse
 from collections.abc import Iterator, Sequence
 
-from analysis.predict.asking import add_cluster, add_fit, carries, check, named, read_fit
-from analysis.predict.fitted import Fitted, error_text
+from analysis.predict.asking import (
+    add_cluster,
+    add_fit,
+    carries,
+    check,
+    named,
+    read_fit,
+    refuse_codec,
+)
+from analysis.predict.fitted import Fitted, error_text, far_text
 from analysis.predict.need import PAYS, RATES_BIT, UTILISATIONS, Need, best_first
 from analysis.predict.simulation.nodes import Costs
 from cluster.observe.units import bits_rate, bytes_text, percent_text, seconds_text
 from cluster.spec.command_line import Parser, argument, parse_path
 from cluster.spec.errors import SpecError
 from cluster.spec.exchange.codecs import parse_codec
-from cluster.spec.exchange.strategies import STRATEGIES
 
 CODECS = "none,fp16,int8,topk:0.01"
 MOST_WORKERS = 256
@@ -30,10 +37,10 @@ def _parser() -> Parser:
         " --compute 300ms --link 1gbit",
     )
     add = parser.add_argument
-    add_cluster(parser, needs_link=False)
+    add_cluster(parser, needs_link=False, most=MOST_WORKERS)
     add("--strategy", default="all", metavar="NAME[,NAME]", help="or all (default: all)")
     add("--passes", type=int, default=1, metavar="P", help="where there are passes (default: 1)")
-    local = "of strategies that train locally, such as 8,64 (default: the strategy's own)"
+    local = "steps from exchange to exchange, such as 1,8,64 (default: the strategy's own)"
     add("--local-steps", default="", metavar="H[,H]", help=local)
     add("--compress", default=CODECS, metavar="CODEC[,CODEC]", help=f"(default: {CODECS})")
     figure = "also write the curves as a page, such as need.html"
@@ -55,12 +62,19 @@ def needs(args: argparse.Namespace, model: Fitted) -> list[Need]:
     codecs = args.compress.split(",")
     for codec in codecs:
         parse_codec(codec)
-    local = [int(text) if text.isdecimal() else 0 for text in args.local_steps.split(",") if text]
+    given = [text for text in args.local_steps.split(",") if text]
+    for text in given:
+        if not text.isdecimal():
+            raise SpecError(f"--local-steps takes whole numbers, such as 1,8,64, not {text!r}")
+    local: list[int | None] = [int(text) for text in given] or [None]
     costs = Costs() if args.links_only else model.costs
+    for strategy in args.strategies:
+        if not any(carries(strategy, codec) for codec in codecs):
+            refuse_codec([strategy], codecs[0])
     return [
         Need(named(args, strategy, codec, steps), costs)
         for strategy in args.strategies
-        for steps in (local if local and STRATEGIES[strategy].local_steps > 1 else [None])
+        for steps in local
         for codec in codecs
         if carries(strategy, codec)
     ]
@@ -76,10 +90,10 @@ def table(found: Sequence[Need]) -> Iterator[str]:
         yield f"{need.label:<36}{rates}{_pays(need, same):>19}".rstrip()
     yield ""
     yield "rate of every node's link at which a worker computes for that share of a step; -: at no"
-    yield "rate, since the host's costs alone take longer (--links-only leaves them out)"
+    yield "rate, since delays and the host's costs alone take longer (--links-only: delays alone)"
     yield (
         f"codec pays: at rates below it, a step is more than {percent_text(PAYS, 0)} shorter than"
-        " without it; what encoding takes is left out"
+        " without it, encoding included (--links-only: without)"
     )
     yield "strategies that average less often, or in groups, and lossy codecs do not learn the same"
 
@@ -112,13 +126,22 @@ def best(found: Sequence[Need], rate_bit: float) -> Iterator[str]:
         yield f"  {need.label:<36}{seconds_text(need.step_s(rate_bit)):>10}, computing {share}"
 
 
+def drawn_rates(found: Sequence[Need]) -> Sequence[float]:
+    """From where some compute for a twentieth of a step to where all have come to their most."""
+    highest = RATES_BIT[-1]
+    low = min(need.rate_bit(0.05) or highest for need in found)
+    high = max(need.rate_bit(0.99 * need.utilisation(highest)) or highest for need in found)
+    return [rate for rate in RATES_BIT if low / 2 <= rate <= 2 * high]
+
+
 def write_figure(found: Sequence[Need], args: argparse.Namespace) -> None:
     import plotly.graph_objects as draw
 
     figure = draw.Figure()
     for need in found:
-        shares = [100 * need.utilisation(rate) for rate in RATES_BIT]
-        mbit = [rate / 1e6 for rate in RATES_BIT]
+        rates = drawn_rates(found)
+        shares = [100 * need.utilisation(rate) for rate in rates]
+        mbit = [rate / 1e6 for rate in rates]
         figure.add_scatter(x=mbit, y=shares, name=need.label, mode="lines")
     title = f"{args.workers} workers, {bytes_text(args.model_bytes)}"
     title += f", computing {seconds_text(args.compute)}"
@@ -142,6 +165,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     print("\n".join(table(found)))
     print(error_text(model))
+    if any("far" in model.outside(need.cluster) for need in found):
+        print(far_text(model))
     if args.link is not None:
         print()
         print("\n".join(best(found, args.link.rate_bit)))

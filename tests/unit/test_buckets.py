@@ -62,12 +62,15 @@ def test_a_slow_link_has_more_buckets() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
-@pytest.mark.parametrize("rate_mbit", [10, 100, 1000])
+@pytest.mark.parametrize("rate_mbit", [10, 100])
 @pytest.mark.parametrize("size", [10**6, 16 * 10**6])
 def test_the_simulator_finds_no_bucket_size_that_is_2_percent_better(
     workers: int, rate_mbit: int, size: int
 ) -> None:
-    """Backward takes as long as the exchange: then bucket sizes matter most."""
+    """Backward takes as long as the exchange: then bucket sizes matter most.
+
+    At rates of the runs to which a message's cost was fitted: on faster links it is not known.
+    """
     costs, layers = load().costs, 64
     offsets = list(accumulate([size // layers] * layers, initial=0))
 

@@ -14,6 +14,7 @@ from analysis.predict.crossovers import sweeps
 from analysis.predict.fitted import Errors, Fitted, load, save
 from analysis.predict.fitting import errors, fit, fit_to
 from analysis.predict.forecast import Cluster, bound_s, forecast
+from analysis.predict.need import Need
 from analysis.predict.observations import Observation, observe_all
 from analysis.predict.simulation.nodes import Costs
 from analysis.theory.predicted_bytes import WIRE_PER_PAYLOAD
@@ -65,6 +66,34 @@ def test_local_steps_share_one_exchange() -> None:
     )
     assert four.exchange_s == pytest.approx(one.exchange_s)
     assert four.step_s == pytest.approx(0.05 + one.exchange_s / 4)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "gather-scatter", "ddp", "halving-doubling"])
+def test_the_rate_that_a_share_needs_is_the_one_at_which_it_is_simulated(strategy: str) -> None:
+    asked = cluster(strategy, model_bytes=400_000, compute_s=0.1)
+    for share in (0.5, 0.75, 0.9):
+        rate = Need(asked, COSTS).rate_bit(share)
+        assert rate is not None
+        found = forecast(dataclasses.replace(asked, link=Link(round(rate))), COSTS)
+        assert 0.1 / found.step_s == pytest.approx(share, rel=0.02)
+
+
+@pytest.mark.parametrize("workers", [5, 6, 9])
+@pytest.mark.parametrize("strategy", IN_STEP)
+def test_a_link_that_is_hardly_slower_hardly_changes_a_step(strategy: str, workers: int) -> None:
+    asked = cluster(strategy, workers, 15, compute_s=0.08)
+    slower = dataclasses.replace(asked, slow=((2, Link(14_999_000)),))
+    equal, unequal = (forecast(each, COSTS).step_s for each in (asked, slower))
+    assert unequal == pytest.approx(equal, rel=0.01)
+
+
+def test_fast_links_leave_what_a_node_moves() -> None:
+    """ResNet-18 between two nodes at 1 Gbit/s took 376 ms (docs/benchmarks.md, dilation)."""
+    shipped = load().costs
+    asked = cluster("allreduce", 2, 1000, model_bytes=44_700_000, compute_s=0.18)
+    assert forecast(asked, shipped).exchange_s == pytest.approx(0.376, rel=0.02)
+    fastest = forecast(dataclasses.replace(asked, link=Link(10**12)), shipped)
+    assert fastest.exchange_s == pytest.approx(0.0447, rel=0.2)
 
 
 def test_lossy_codecs_take_their_bytes() -> None:

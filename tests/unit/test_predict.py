@@ -13,6 +13,7 @@ from analysis.predict.command import main
 PROJECT = Path(__file__).resolve().parents[2]
 RUNS = PROJECT / "tests" / "data" / "runs"
 SPEC = min(RUNS.rglob("spec.json"))
+NEED = ["need", "--workers", "4", "--compute", "50ms", "--model-bytes", "400k"]
 ASK = ["--workers", "1024", "--link", "10gbit", "--model-bytes", "1.4G"]
 
 
@@ -59,6 +60,32 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
     assert "links of 100gbit/1ms" in capsys.readouterr().out
 
 
+def test_of_all_strategies_those_without_the_codec_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        main(["--workers", "4", "--link", "1gbit", "--model-bytes", "1M", "--compress", "2bit"])
+        == 0
+    )
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "do not take" in line]
+    assert "pairwise" in line
+    assert "allgather" not in line
+
+
+def test_a_model_is_asked_which_link_it_needs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "need.html"
+    ask = ["--strategy", "allreduce", "--local-steps", "1,8", "--compress", "none,int8"]
+    assert main([*NEED, *ask, "--link", "100mbit", "--figure", str(page)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split("  ")[0] for line in lines if line.startswith("allreduce")]
+    steps = ["allreduce", "allreduce, 8 local steps"]
+    assert rows == [label + codec for label in steps for codec in ("", ", int8")]
+    assert "at 100 Mbit/s, the shortest step first" in lines
+    assert page.stat().st_size > 10**6
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -75,6 +102,11 @@ def test_links_beyond_what_can_be_emulated_can_be_asked_for(
         ([*ASK, "--fit", str(SPEC)], f"{SPEC} holds no fitted costs"),
         ([*ASK, "--straggler", "1024:0.5"], "--straggler: a rank must be between 0 and 1,023"),
         ([*ASK, "--compress", "zip"], "unknown codec 'zip'"),
+        ([*ASK, "--compress", "int8", "--strategy", "pairwise"], "int8 is not for pairwise"),
+        ([*ASK, "--straggler", "1:0.5"], "--straggler changes computing: add --compute"),
+        ([*NEED, "--local-steps", "8,x"], "--local-steps takes whole numbers, such as 1,8,64"),
+        ([*NEED, "--compress", "int8", "--strategy", "sgp"], "int8 is not for sgp"),
+        ([*NEED[:3], "--compute", "0s", *NEED[5:]], "a computing time above 0"),
         (["fit", "nowhere"], "no such folder: nowhere"),
         (["fit", str(RUNS), "--held-out", "nowhere"], "no such folder: nowhere"),
         (["fit", str(PROJECT / "docs")], "not enough in"),
