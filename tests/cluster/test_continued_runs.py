@@ -15,6 +15,7 @@ import torch
 from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.experiment import Experiment
 from tests.measuring import measure, one
+from tests.refusals import refusal
 
 COMPOSITIONS = [
     {"strategy": "allreduce", "compress": "int4", "momentum": "0.9", "partition": "dirichlet:1"},
@@ -68,7 +69,9 @@ def test_a_continued_run_ends_as_the_uninterrupted_one(
 
 
 def test_a_run_goes_on_as_it_began_or_not_at_all(
-    runs: tuple[list[RunFolder], list[RunFolder]], tmp_path: Path
+    runs: tuple[list[RunFolder], list[RunFolder]],
+    empty_folder: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first = runs[1][0].path
     for flags, reason in (
@@ -79,13 +82,10 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(
         (("--epochs", "2", "--repeat", "2"), "--repeat does not go with --continue"),
         ((), "--epochs E says how many more epochs"),
     ):
-        refused = measure("--continue", str(first), *flags, "--output", str(tmp_path))
-        assert refused.code == 2, refused.stderr
-        assert reason in refused.stderr, refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
-    session = measure("--continue", str(first.parent), "--epochs", "1")
-    assert "name one of its runs" in session.stderr
+        assert reason in refusal(["--continue", str(first), *flags], capsys)
+    session = refusal(["--continue", str(first.parent), "--epochs", "1"], capsys)
+    assert "name one of its runs" in session
     missing = RunFolder(runs[1][1].path)
     missing.files_of("node2").state.unlink()
-    gone = measure("--continue", str(missing.path), "--epochs", "1")
-    assert "node2's state is missing" in gone.stderr
+    gone = refusal(["--continue", str(missing.path), "--epochs", "1"], capsys)
+    assert "node2's state is missing" in gone

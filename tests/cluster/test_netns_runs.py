@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,6 @@ from bench import compositions
 from cluster.spec.documents.run_folder import RunFolder
 from tests import laws
 from tests.measuring import (
-    COMMAND,
-    PROJECT,
     SILENCE_S,
     await_handlers,
     await_steps,
@@ -82,17 +80,6 @@ def test_lossy_codecs_move_what_their_own_prediction_says() -> None:
     assert [row for row in rows if compositions.is_beyond(row)] == []
 
 
-@pytest.mark.parametrize("flags", [(), ("--no-report",)])
-def test_a_session_ends_with_its_report_unless_told_otherwise(
-    flags: tuple[str, ...], tmp_path: Path
-) -> None:
-    sizes = ("--workers", "2", "--model", "synthetic:4k", "--epochs", "1", "--train-size", "4")
-    command = [*COMMAND, *NETNS, *sizes, "--batch-size", "1", *flags, "--output", str(tmp_path)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    found = list(tmp_path.glob("*/report.html"))
-    assert [f"report: {page}" in done.stderr for page in found] == ([] if flags else [True])
-
-
 def test_measures_at_once_are_undisturbed_and_the_same_seed_gives_the_same_model(
     tmp_path: Path,
 ) -> None:
@@ -115,10 +102,11 @@ ONE_EPOCH = {"epochs": "1", "train_size": "1920", "lr_rule": "none"}
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one session."""
+    """Runs of one session, with --no-report."""
 
     output: Path
     summaries: list[dict[str, Any]]
+    stderr: str
 
     def of(self, **options: Any) -> dict[str, Any]:
         """The run with these options."""
@@ -152,7 +140,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     flags = (*NETNS, "--test-size", "1000", "--output", str(output))
     measured = measure(*flags, sweeps=sweeps)
     assert measured.code == 0, measured.stderr
-    return Runs(output, measured.summaries)
+    return Runs(output, measured.summaries, measured.stderr)
 
 
 def test_all_reduce_equals_one_worker_with_the_whole_batch(runs: Runs) -> None:
@@ -175,6 +163,12 @@ def test_the_rest_of_an_epoch_is_exchanged_too(runs: Runs) -> None:
     assert (summary["steps"], summary["rounds"]) == (20, 6)
     assert summary["consensus_distance"] < 1e-6
     laws.summary_is_true(summary, "netns")
+
+
+def test_a_session_makes_no_report_when_told_so(runs: Runs) -> None:
+    """Otherwise it does: tests/cluster/test_quick_start.py."""
+    assert list(runs.output.glob("*/report.html")) == []
+    assert "report: " not in runs.stderr
 
 
 def test_a_single_worker_sends_nothing(runs: Runs) -> None:
@@ -203,12 +197,17 @@ def test_an_ordinary_user_needs_no_root_to_run_and_to_shape_links(tmp_path: Path
     assert [abs(link["error"]) < 0.03 for link in summary["links"]] == [True] * 3
 
 
-def test_workers_have_no_privileges(tmp_path: Path) -> None:
+def test_workers_have_no_privileges_and_an_interrupted_run_keeps_what_it_had(
+    tmp_path: Path,
+) -> None:
     process = start(*NETNS, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
-    await_steps(tmp_path)
+    folder = await_steps(tmp_path, 5)
     status = [Path(f"/proc/{pid}/status").read_text() for pid in worker_processes(tmp_path)]
     process.send_signal(signal.SIGINT)
-    finish(process)
+    assert finish(process).code == 130
+    summary = (folder / "summary.json").read_text()
+    assert '"status": "interrupted"' in summary
+    assert (folder / "samples.csv").read_text().count("\n") > 2
     assert len(status) == 2
     for text in status:
         fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
@@ -241,55 +240,43 @@ def cost_of_a_step_s(spec: dict[str, Any]) -> float:
     return (time.process_time() - began) / STEPS
 
 
-def test_a_killed_worker_fails_the_run_by_name_within_seconds(tmp_path: Path) -> None:
-    process = start(*NETNS, "--workers", "3", "--epochs", "200", "--output", str(tmp_path))
+def test_a_killed_worker_fails_its_run_by_name_within_seconds_and_not_the_sweep(
+    tmp_path: Path,
+) -> None:
+    sizes = ("--workers", "3", "--train-size", "960", "--test-size", "200")
+    process = start(*NETNS, *sizes, "--epochs", "2000,1", "--output", str(tmp_path))
     await_steps(tmp_path, 3)
     os.kill(worker_processes(tmp_path)[1], signal.SIGKILL)
     killed = time.monotonic()
     measured = finish(process)
     assert time.monotonic() - killed < SILENCE_S
     assert measured.code == 1
-    (summary,) = measured.summaries
-    assert summary["status"] == "failed"
+    summary, next_one = measured.summaries
+    assert (summary["status"], next_one["status"]) == ("failed", "completed")
     assert summary["error"].startswith("node1 was ended by SIGKILL")
     assert summary["steps"] >= 3
     assert gone(lambda: processes_of(tmp_path))
 
 
-def test_a_failed_run_does_not_stop_the_sweep(tmp_path: Path) -> None:
-    sizes = ("--workers", "2", "--train-size", "960", "--test-size", "200")
-    process = start(*NETNS, *sizes, "--epochs", "2000,1", "--output", str(tmp_path))
-    await_steps(tmp_path)
-    os.kill(worker_processes(tmp_path)[0], signal.SIGKILL)
-    measured = finish(process)
-    assert measured.code == 1
-    assert [summary["status"] for summary in measured.summaries] == ["failed", "completed"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("attempt", range(3))
 def test_nothing_is_left_after_an_interruption_at_a_random_moment(
-    number: signal.Signals, attempt: int, tmp_path: Path
+    number: signal.Signals, tmp_path: Path
 ) -> None:
+    """Three measures at the same time, and so three moments."""
     interfaces = links()
-    process = start(*NETNS, "--workers", "4", "--epochs", "100", "--output", str(tmp_path))
-    delay = 1.6 * (attempt + random.Random(10 * attempt + number).random())
-    await_handlers(process)
-    time.sleep(delay)
-    with kept_namespaces(tmp_path) as namespaces:
-        process.send_signal(number)
-        measured = finish(process)
-        assert measured.code == 128 + number, (delay, measured.stderr)
-        assert gone(lambda: processes_of(tmp_path)), delay
-        assert gone(lambda: network_namespaces() & namespaces), delay
-    assert links() <= interfaces, delay
-
-
-def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
-    process = start(*NETNS, "--workers", "2", "--epochs", "200", "--output", str(tmp_path))
-    folder = await_steps(tmp_path, 5)
-    process.send_signal(signal.SIGINT)
-    assert finish(process).code == 130
-    summary = (folder / "summary.json").read_text()
-    assert '"status": "interrupted"' in summary
-    assert (folder / "samples.csv").read_text().count("\n") > 2
+    flags = (*NETNS, "--workers", "4", "--epochs", "100")
+    outputs = [tmp_path / str(attempt) for attempt in range(3)]
+    started = [start(*flags, "--output", str(output)) for output in outputs]
+    for process in started:
+        await_handlers(process)
+    began = time.monotonic()
+    for attempt, (process, output) in enumerate(zip(started, outputs, strict=True)):
+        delay = 1.6 * (attempt + random.Random(10 * attempt + number).random())
+        time.sleep(max(0.0, began + delay - time.monotonic()))
+        with kept_namespaces(output) as namespaces:
+            process.send_signal(number)
+            measured = finish(process)
+            assert measured.code == 128 + number, (delay, measured.stderr)
+            assert gone(functools.partial(processes_of, output)), delay
+            assert gone(lambda: network_namespaces() & namespaces), delay
+    assert links() <= interfaces

@@ -235,16 +235,23 @@ def test_a_killed_container_fails_the_run_by_name(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_nothing_is_left_after_ctrl_c_at_a_random_moment(attempt: int, tmp_path: Path) -> None:
-    process = start(*DOCKER, "--workers", "3", "--epochs", "100", "--output", str(tmp_path))
-    delay = 3 * (attempt + random.Random(attempt).random())
-    await_handlers(process)
-    time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    measured = finish(process)
-    assert measured.code == 130, (delay, measured.stderr)
-    assert leftovers(tmp_path) == [], delay
+def test_nothing_is_left_after_ctrl_c_at_a_random_moment(tmp_path: Path) -> None:
+    """Three measures at the same time, and so three moments."""
+    flags = (*DOCKER, "--workers", "3", "--epochs", "100")
+    outputs = [tmp_path / str(attempt) for attempt in range(3)]
+    for output in outputs:
+        output.mkdir()
+    started = [start(*flags, "--output", str(output)) for output in outputs]
+    for process in started:
+        await_handlers(process)
+    began = time.monotonic()
+    for attempt, (process, output) in enumerate(zip(started, outputs, strict=True)):
+        delay = 3 * (attempt + random.Random(attempt).random())
+        time.sleep(max(0.0, began + delay - time.monotonic()))
+        process.send_signal(signal.SIGINT)
+        measured = finish(process)
+        assert measured.code == 130, (delay, measured.stderr)
+        assert leftovers(output) == [], delay
 
 
 def test_what_a_killed_measure_left_is_removed_by_the_next(tmp_path: Path) -> None:

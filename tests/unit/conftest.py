@@ -1,6 +1,5 @@
-"""Fixtures of the tests that fetch and prepare data sets, and of those of the command line."""
+"""Fixtures of the tests that fetch and prepare data sets."""
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,13 +32,3 @@ def server(tmp_path: Path) -> Path:
 @pytest.fixture
 def digits(server: Path, web: Callable[[Path], str]) -> Dataset:
     return made("digits", mirrors=(web(server),))
-
-
-@pytest.fixture
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder; the command line's signal handlers are put away afterwards."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    monkeypatch.chdir(tmp_path)
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
