@@ -52,6 +52,7 @@ class FaultPoints:
         moved: Callable[[], int] = moved_bytes,
     ) -> None:
         self._log, self._act, self._moved, self._seed = log, act, moved, spec.seed
+        self._skips_steps = spec.is_unpaced
         mine: dict[int, Fault] = {}
         if spec.fault is not None:
             numbered = enumerate(spec.faults())
@@ -66,10 +67,13 @@ class FaultPoints:
         self._watch: _ExchangeWatch | None = None
 
     def at_step(self, step: int) -> None:
-        """The worker begins this step, counted from 1."""
+        """The worker begins this step, counted from 1.
+
+        Without a barrier it goes on with the furthest worker's number after a change of members.
+        """
         self._step = step
         for number, fault in list(self._steps.items()):
-            if fault.moment.at == step:
+            if fault.moment.at == step or (self._skips_steps and fault.moment.at < step):
                 del self._steps[number]
                 self._log.write(Reached(number=number, step=step))
                 self._act(fault)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.summary.node_log import read_logs
 from analysis.summary.recorded_run import RecordedRun
 from cluster.spec.documents.run_folder import RunFolder, find_runs
 from tests import laws
@@ -71,9 +70,8 @@ def test_every_sample_is_read_once_an_epoch_while_workers_are_lost_and_come_back
     files = ("--model", f"{own}:Net", "--dataset", f"{own}:load", "--loss", f"{own}:tell")
     sizes = ("--workers", "4", "--batch-size", "5", "--train-size", "600", "--epochs", "3")
     faults = ("--fault", "0:kill@exchange12,2:restart@exchange40,3:kill@step60")
-    strategies = ("--strategy", "allreduce,async-pairwise")
     measured = measure(
-        *NETNS, *files, *sizes, *strategies, *CONTINUE, *faults, "--output", str(tmp_path / "runs")
+        *NETNS, *files, *sizes, *CONTINUE, *faults, "--output", str(tmp_path / "runs")
     )
     assert measured.code == 0, measured.stderr
     for folder in find_runs(tmp_path / "runs"):
@@ -82,9 +80,8 @@ def test_every_sample_is_read_once_an_epoch_while_workers_are_lost_and_come_back
         read: Counter[int] = Counter()
         for rank in range(4):
             for generation, batches in batches_told(folder, rank).items():
-                chosen = free_steps if run.experiment.is_unpaced else first_steps
-                for at in chosen(run, folder, rank, generation):
-                    read.update(batches[at])
+                for batch in batches[: steps_that_count(run, rank, generation)]:
+                    read.update(batch)
         assert read == dict.fromkeys(range(600), 3), folder.name
 
 
@@ -98,23 +95,15 @@ def batches_told(folder: RunFolder, rank: int) -> dict[int, list[list[int]]]:
     return {number: [batch for batch in batches if batch] for number, batches in told.items()}
 
 
-def first_steps(run: RecordedRun, folder: RunFolder, rank: int, number: int) -> range:
-    """Places of the batches that count among those of a generation, with a barrier."""
+def steps_that_count(run: RecordedRun, rank: int, number: int) -> int:
+    """Of a worker in a generation."""
     following = next(iter(run.generations[number + 1 :]), None)
     count = 0
     for epoch in range(1, 4):
         ends_here = following is not None and following.start.epoch == epoch
         told = continuing.steps_told(run.logs[rank], number, epoch)
         count += following.done.get(rank, 0) if following and ends_here else told
-    return range(count)
-
-
-def free_steps(run: RecordedRun, folder: RunFolder, rank: int, number: int) -> list[int]:
-    """The same without a barrier: a step that does not count may be before one that does."""
-    counted = {n for e in range(1, 4) for n in continuing.numbers_told(run.logs[rank], number, e)}
-    every = read_logs(folder, run.experiment.nodes)[rank]
-    made = [n for e in range(1, 4) for n in continuing.numbers_told(every, number, e)]
-    return [at for at, step in enumerate(made) if step in counted]
+    return count
 
 
 @pytest.mark.timeout(300)
