@@ -28,7 +28,8 @@ def sent_bytes() -> int:
 
 
 def tell(what: str, **values: object) -> None:
-    print("torchft told", json.dumps({"what": what, "t": time.time(), **values}), flush=True)
+    line = json.dumps({"what": what, "t": time.time(), **values})
+    os.write(1, f"\ntorchft told {line}\n".encode())  # at once, on a line of its own
 
 
 def train(steps: int, numbers: int, compute_s: float, kill_at: int) -> None:
