@@ -99,6 +99,8 @@ LIMITS = (
     *("fault", "storm"),
 )
 """Options of nodes that are made for the run."""
+SIMULATED = ("link", "bottleneck", "sites", "between", "inside")
+"""Of these, what virtual workers' times are predicted for: no node has it."""
 
 
 def refuse_limits(experiment: Experiment, way_out: str) -> None:
@@ -114,6 +116,8 @@ def refuse_limits(experiment: Experiment, way_out: str) -> None:
             f" {way_out}"
         )
     for option in LIMITS:
+        if experiment.virtual and option in SIMULATED:
+            continue
         if getattr(experiment, option) is not None:
             raise SpecError(
                 f"{option} does not apply to nodes that ./measure.sh does not make; {way_out}"
@@ -159,6 +163,8 @@ class ClusterPlan:
     """Between two sites, where they are shaped."""
     background: str | None = None
     """Background traffic between nodes, as --background has it."""
+    spread: bool = False
+    """Each run needs one node, and they are carried out several at a time (engine `existing`)."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,10 @@ class Cluster(Protocol):
 
     @property
     def sources(self) -> tuple[CounterSource, ...]: ...
+
+    def watch(self, run: RunFolder) -> None:
+        """From now on this run of the plan is waited for."""
+        return
 
     def link_statistics(self) -> list[LinkStatistics]:
         """What shaped links have dropped and queued so far; empty where it cannot be read."""

@@ -86,7 +86,12 @@ class Session:
                     if not self.closed:
                         raise
                     self._close(*remaining[0], "failed", str(error))
-                remaining = [run for run in remaining if run[1].name not in self.closed]
+                remaining = [
+                    # Of runs that are spread, one that is not closed may have begun.
+                    (e, self._create(folder.name, e)) if e.is_spread else (e, folder)
+                    for e, folder in remaining
+                    if folder.name not in self.closed
+                ]
         return self.summaries
 
     def _create(self, name: str, experiment: Experiment) -> RunFolder:
@@ -115,7 +120,8 @@ class Session:
         folders = NodeFolders(folder, widest.event_writers, self.engine.node_user)
         plan = ClusterPlan(
             name=f"{self.folder.name}-{folder.name[:3]}",
-            nodes=widest.started_nodes,
+            nodes=len(runs) if first.is_spread else widest.started_nodes,
+            spread=first.is_spread,
             auxiliary_services=first.auxiliary_services,
             cpus={**dict.fromkeys(first.fault_cores, math.inf), **first.host_limits},
             memory_bytes=first.memory_per_node,
@@ -142,11 +148,15 @@ class Session:
                     self.progress.say(cluster.announcement)
                 if cluster.links:
                     self.progress.say(verdict(cluster.links))
+                for experiment, folder in runs if first.is_spread else ():
+                    write_json(folder.spec, experiment.to_json())  # all may begin
                 for current in runs:
                     try:
                         self._run(*current, cluster, folders)
                     except RunFailed as error:  # said before the nodes are removed
                         self._close(*current, "failed", str(error))
+                        if first.is_spread:
+                            continue  # the other runs are on other hosts
                         break
                     if current[0].on_failure == CONTINUE and cluster.exited():
                         break  # the other runs need all nodes
@@ -187,6 +197,8 @@ class Session:
         leaving = closing(roll) if roll else nullcontext()
         with folders.of_run(folder, experiment), collector, gpus, host, leaving:
             self.progress.begin(experiment, folder, collector, self._place(folder))
+            if experiment.is_spread:
+                cluster.watch(folder)
             write_json(folder.spec, experiment.to_json())
             watch_run(
                 experiment,

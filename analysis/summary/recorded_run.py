@@ -29,7 +29,6 @@ from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.exchange.strategies import facts_of
 from cluster.spec.exchange.stream import parse_stream
 from cluster.spec.experiment import EXISTING, Experiment
-from cluster.spec.launchers import LAUNCHERS
 from cluster.spec.own_code import is_own
 from cluster.spec.schedules.messages import Setting
 from cluster.spec.schedules.recorded import RecordedSchedule
@@ -220,7 +219,7 @@ class RecordedRun:
         Frames of strategies without a barrier are in the prediction: no library adds to them.
         """
         experiment = self.experiment
-        by_gloo = LAUNCHERS[experiment.launcher].is_torch and not experiment.gpu
+        by_gloo = experiment.carrier.is_torch and not experiment.gpu
         if not by_gloo or not facts_of(experiment.strategy).has_schedule:
             return None
         return theory.predict_framing(experiment.strategy, self.setting(hello), max(rounds, 1))

@@ -40,7 +40,7 @@ from cluster.spec import clock
 from cluster.spec.dilation import cpu_quota
 from cluster.spec.documents.links import LinkStatistics, MeasuredLink
 from cluster.spec.documents.records import Counters, read_all_counters
-from cluster.spec.documents.run_folder import node_name
+from cluster.spec.documents.run_folder import RunFolder, node_name
 from cluster.spec.links import Link
 from cluster.spec.program import ISOLATED
 from cluster.spec.sites import Pair, path_name
@@ -237,6 +237,9 @@ class DockerCluster:
             if how := how_stopped(self._containers[rank], self._processes.get(rank)):
                 found[rank] = how
         return found
+
+    def watch(self, run: RunFolder) -> None:
+        """No-op: one run is carried out at a time."""
 
     def link_statistics(self) -> list[LinkStatistics]:
         """Read with tc in the containers, which needs no privilege for it."""

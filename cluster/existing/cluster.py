@@ -24,8 +24,10 @@ from cluster.existing.launchers import HOST_LAUNCHERS, last_line
 from cluster.host import interruption
 from cluster.host.ownership import scratch_folder
 from cluster.observe.cause import FIRST_TO_END
+from cluster.observe.node_watch import RunFailed
 from cluster.spec import clock
 from cluster.spec.documents.links import MeasuredLink
+from cluster.spec.documents.run_folder import RunFolder
 from cluster.spec.hosts import HostOptions
 
 START_TIMEOUT_S = 180
@@ -58,6 +60,8 @@ class HostsCluster(Cluster):
         self._log = plan.runs[0].log_of("driver")
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._lost: str | None = None
+        self._lost_runs: dict[str, str] = {}
+        self._watched = ""
 
     def __enter__(self) -> Self:
         self._scratch = tempfile.TemporaryDirectory(
@@ -68,6 +72,7 @@ class HostsCluster(Cluster):
         environment |= row.variables(self._scratch.name, self.options)
         request = {
             "nodes": self.plan.nodes,
+            "spread": self.plan.spread,
             "options": self.options.to_json(),
             "runs": [str(run.path) for run in self.plan.runs],
             "data": str(self.plan.data_folder),
@@ -86,7 +91,7 @@ class HostsCluster(Cluster):
                     start_new_session=True,  # Ctrl-C reaches this process, which then ends it
                 )
             threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-            self.announcement = _describe(self._await_hosts())
+            self.announcement = _describe(self._await_hosts(), self.plan)
         except BaseException:
             self.__exit__()
             raise
@@ -143,6 +148,9 @@ class HostsCluster(Cluster):
             process.wait()
             process.stdout.close()
 
+    def watch(self, run: RunFolder) -> None:
+        self._watched = run.name
+
     def exited(self) -> dict[int, int]:
         """Horovod's driver ends with the first task that fails, and says which.
 
@@ -150,11 +158,16 @@ class HostsCluster(Cluster):
         """
         while not self._answers.empty():
             answer = self._answers.get_nowait() or {}
-            self._lost = answer.get("lost", self._lost)
+            if "run" in answer:
+                self._lost_runs[answer["run"]] = answer["lost"]
+            else:
+                self._lost = answer.get("lost", self._lost)
             if "notice" in answer:
                 self._say(answer["notice"])
         if self._lost is not None:
             raise EngineError(f"{self._lost}; see {self._log.parent}")
+        if why := self._lost_runs.get(self._watched):
+            raise RunFailed(f"{why}; see {self._log.parent}")
         if self._process is None or self._process.poll() is None:
             return {}
         log = self._log.read_text(errors="replace")
@@ -167,9 +180,12 @@ class HostsCluster(Cluster):
         )
 
 
-def _describe(workers: list[FoundHost]) -> str:
+def _describe(workers: list[FoundHost], plan: ClusterPlan) -> str:
     """The workers' hosts, and a warning where workers share one and so its counters."""
     hosts = Counter(worker.host for worker in workers)
+    if plan.spread:
+        at_once = f", {len(workers)} at a time" if len(workers) < len(plan.runs) else ""
+        return f"{len(plan.runs)} runs on {', '.join(sorted(hosts))}{at_once}"
     text = f"workers on {', '.join(sorted(hosts))}"
     most = max(Counter(worker.network for worker in workers).values())
     if most > 1:

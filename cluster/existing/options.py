@@ -30,6 +30,11 @@ def read_options(
             whose = " or ".join(k for k, row in HOST_LAUNCHERS.items() if name in row.options)
             raise SpecError(f"{name} is for --launcher {whose}, not {', '.join(launchers)}")
     if not hosted:
+        if any(experiment.virtual and experiment.launcher != "torch" for experiment in experiments):
+            raise SpecError(
+                f"virtual with --launcher {', '.join(launchers)} needs the hosts of a cluster:"
+                " use --spark-master URL, or --launcher torch on this machine"
+            )
         if args.patience is not None:
             raise SpecError(
                 "patience is how long to wait for hosts of --launcher slurm, ray or"

@@ -35,7 +35,7 @@ from cluster.spec.exchange.strategies import (
 from cluster.spec.faults.checks import ON_FAILURE, STOP
 from cluster.spec.faults.fault import Act, Fault, parse_faults
 from cluster.spec.faults.storm import parse_storm
-from cluster.spec.launchers import LAUNCHERS
+from cluster.spec.launchers import LAUNCHERS, Launcher
 from cluster.spec.link_trace import Place, Trace, parse_traces
 from cluster.spec.links import Link, parse_cores, parse_link, parse_links
 from cluster.spec.options import (
@@ -345,6 +345,16 @@ class Experiment:
         return 1 if self.virtual else self.nodes
 
     @property
+    def carrier(self) -> Launcher:
+        """What carries the exchanges: of virtual workers torch's, whatever started them."""
+        return LAUNCHERS["torch" if self.virtual else self.launcher]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether it is one of several runs that hosts of a cluster carry out at a time."""
+        return self.virtual and self.engine == EXISTING
+
+    @property
     def processes_per_node(self) -> int:
         """Processes and threads that a node may have: a virtual worker is a thread."""
         return PROCESSES + (self.nodes if self.virtual else 0)
@@ -525,7 +535,9 @@ class Experiment:
     @property
     def cluster(self) -> tuple[object, ...]:
         """What a run asks of its nodes; runs that ask for the same can share them."""
-        nodes = None if LAUNCHERS[self.launcher].on_hosts_only else self.nodes  # some may stay idle
+        launcher = LAUNCHERS[self.launcher]  # some hosts may stay idle
+        is_any = launcher.on_hosts_only or (self.virtual and launcher.spreads_virtual)
+        nodes = None if is_any else self.nodes
         return (
             *(nodes, self.virtual, self.cpus, self.link, self.bottleneck, self.straggler),
             *(self.sites, self.between, self.inside, self.background),

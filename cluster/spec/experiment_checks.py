@@ -228,7 +228,7 @@ def _check_data(experiment: Experiment) -> None:
 
 
 def _check_strategy(experiment: Experiment) -> None:
-    strategy, launcher = experiment.strategy, LAUNCHERS[experiment.launcher]
+    strategy, launcher = experiment.strategy, experiment.carrier
     facts = facts_of(strategy)
     if not facts.exchanges and experiment.workers != 1:
         raise SpecError(
@@ -276,10 +276,10 @@ def _check_virtual(experiment: Experiment) -> None:
                 f" use --virtual {experiment.workers}, workers that share one node"
             )
         return
-    if experiment.launcher != "torch":
+    if experiment.launcher != "torch" and not LAUNCHERS[experiment.launcher].spreads_virtual:
         raise SpecError(
             f"virtual does not apply to launcher {experiment.launcher}: exchanges are copies in"
-            " memory; use --launcher torch"
+            " memory; use --launcher torch, or ray or spark for runs that hosts of a cluster share"
         )
     if not facts_of(experiment.strategy).exchanges:
         raise SpecError(f"virtual does not apply to strategy {experiment.strategy}, of one node")
@@ -304,7 +304,7 @@ def _check_outer(experiment: Experiment) -> None:
             f"outer {experiment.outer} does not apply to strategy {experiment.strategy} averaging"
             f" {experiment.average}: it takes outer deltas of {' or '.join(OUTER_STRATEGIES)}"
         )
-    if outer and not LAUNCHERS[experiment.launcher].is_torch:
+    if outer and not experiment.carrier.is_torch:
         raise SpecError(
             f"outer {experiment.outer} does not apply to launcher {experiment.launcher}: use torch"
         )
@@ -324,7 +324,7 @@ def _check_codec(experiment: Experiment, used: Codec) -> None:
             f"{codec} does not apply to strategy {experiment.strategy},"
             f" {used.why_not(experiment.strategy)}; use {', '.join(used.carriers)}"
         )
-    if not LAUNCHERS[experiment.launcher].is_torch:
+    if not experiment.carrier.is_torch:
         raise SpecError(
             f"{codec} does not apply to launcher {experiment.launcher}, whose own all-reduce adds"
             " up numbers; use --launcher torch"
@@ -357,7 +357,8 @@ def _check_stream(experiment: Experiment, used: Codec) -> None:
     stream, text = parsed("stream", parse_stream, experiment.stream), experiment.stream
     if stream is None:
         return
-    if experiment.strategy != "local-sgd" or experiment.launcher != "torch" or experiment.gpu:
+    by_torch = experiment.launcher == "torch" or experiment.virtual
+    if experiment.strategy != "local-sgd" or not by_torch or experiment.gpu:
         raise SpecError(
             f"stream {text} does not apply to strategy {experiment.strategy} with launcher"
             f" {experiment.launcher}{' and gpu' if experiment.gpu else ''}: it exchanges outer"

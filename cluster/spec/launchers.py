@@ -32,6 +32,8 @@ class Launcher:
     """The auxiliary services that write events as workers do."""
     on_hosts_only: bool = False
     """Whether its nodes are always hosts that are already there."""
+    spreads_virtual: bool = False
+    """Whether hosts of its clusters carry out runs of virtual workers."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Option, or option=value -> why it does not apply."""
 
@@ -84,6 +86,7 @@ LAUNCHERS: dict[str, Launcher] = {
         least_memory=768 * MIB,  # two Java virtual machines run beside the worker
         auxiliary_services=("master", "driver"),
         event_writers=("driver",),
+        spreads_virtual=True,
         refuses=HOROVOD_REFUSES,
     ),
     "slurm": Launcher(
@@ -101,6 +104,7 @@ LAUNCHERS: dict[str, Launcher] = {
         packages=("ray",),
         event_writers=("driver",),
         on_hosts_only=True,
+        spreads_virtual=True,
         refuses=TORCH_REFUSES,
     ),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from tests.measuring import COMMAND, PROJECT
 
 TIMEOUT_S = 300
 AGENTS_S = 40
+VARIABLE = re.compile("[A-Z_]+=")
 
 
 def host_name(rank: int) -> str:
@@ -38,11 +40,11 @@ class Plan:
     hosts: int
     """That compute; there is one more, where people log in."""
     folder: Path
-    measures: list[list[str]]
-    """The flags of every call of ./measure.sh."""
+    measures: list[dict[str, list[str]]]
+    """By name, the flags of every call of ./measure.sh, after VARIABLE=VALUE. Those of a group run
+    at the same time, the groups one after the other."""
     kill: int | None
     """Rank of the host that is killed when it has trained for an epoch of the last measure."""
-
     first: str | None = None
     """A line of shell for the login host, before; its output is FOLDER/first.log."""
 
@@ -108,34 +110,43 @@ class Hosts:
         return {"preexec_fn": enter, "pass_fds": (self.namespaces[rank],)}
 
     def measure(self, plan: Plan, flags: list[str], variables: Mapping[str, str]) -> None:
-        """./measure.sh on the login host, once for every list of flags of the plan.
+        """./measure.sh on the login host, for every list of flags of the plan.
 
-        FOLDER/K.out and K.err are what the K-th printed, K.code its exit code.
+        FOLDER/NAME.out and NAME.err are what it printed, NAME.code its exit code.
         """
         if plan.kill is not None:
-            logs = f"runs-{len(plan.measures) - 1}/*/*/events/{node_name(plan.kill)}.jsonl"
+            logs = f"runs-{list(plan.measures[-1])[-1]}/*/*/events/{node_name(plan.kill)}.jsonl"
             how = (plan.kill, logs)
             threading.Thread(target=self._kill_in_training, args=how, daemon=True).start()
         if plan.first is not None:
             self.start(self.login, "first", ["bash", "-c", plan.first], **variables)
             self.daemons.pop().wait()
-        for index, own in enumerate(plan.measures):
-            output = ["--json", "--no-report", "--output", str(self.folder / f"runs-{index}")]
-            place = self.folder / str(index)
-            with (
-                place.with_suffix(".out").open("w") as out,
-                place.with_suffix(".err").open("w") as err,
-            ):
-                code = subprocess.run(
-                    [*COMMAND, *flags, *own, *output],
-                    cwd=PROJECT,
-                    env={**os.environ, **variables},
-                    stdout=out,
-                    stderr=err,
-                    **self.on(self.login),
-                ).returncode
-            place.with_suffix(".code").write_text(str(code))
+        for group in plan.measures:
+            running = {}
+            for name, own in group.items():
+                output = ["--json", "--no-report", "--output", str(self.folder / f"runs-{name}")]
+                running[name] = self._begin(name, [*flags, *own, *output], variables)
+            for name, process in running.items():
+                code = process.wait()
+                (self.folder / f"{name}.code").write_text(str(code))
         self.await_agents()
+
+    def _begin(
+        self, name: str, flags: list[str], variables: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        own = dict(flag.split("=", 1) for flag in flags if VARIABLE.match(flag))
+        with (
+            (self.folder / f"{name}.out").open("wb") as out,
+            (self.folder / f"{name}.err").open("wb") as err,
+        ):
+            return subprocess.Popen(
+                [*COMMAND, *(flag for flag in flags if not VARIABLE.match(flag))],
+                cwd=PROJECT,
+                env={**os.environ, **variables, **own},
+                stdout=out,
+                stderr=err,
+                **self.on(self.login),
+            )
 
     def await_agents(self) -> None:
         """Agents that survived remove their folders: this lab's end would kill them before."""
@@ -171,7 +182,7 @@ class Hosts:
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             logs = self.folder.glob(pattern)
-            if any('"epoch"' in log.read_text() for log in logs):
+            if any('"event":"epoch"' in log.read_text() for log in logs):
                 self.kill(rank)
                 return
             time.sleep(0.05)

@@ -38,6 +38,7 @@ def main(plan: Plan) -> None:
             own = ["unshare", "--mount", "sh", "-c", OWN_RESOURCES, session]
             for rank in range(plan.hosts):
                 start(hosts, rank, [f"--address={address}", "--num-cpus=1"], own)
+            for rank in range(plan.hosts):
                 hosts.await_word(f"ray-{rank}", STARTED)
             hosts.measure(plan, ["--launcher", "ray", "--ray-address", address], QUIET)
     finally:

@@ -38,6 +38,7 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 ReturnToService=2
 KillWait=2
 SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
 {nodes}
 PartitionName=debug Nodes=ALL Default=YES MaxTime=60 State=UP
 """

@@ -83,6 +83,8 @@ class Agent:
             return 0
         if not is_complete(experiment, self.data):
             raise AgentError(f"the data of {experiment.dataset} did not arrive completely")
+        if self._worker is not None and self._worker.poll() is not None:
+            self.close()  # it failed in a run: another one has another
         if self._worker is None:
             self._start()
         run = self._folders[self._done]
@@ -102,13 +104,18 @@ class Agent:
             except subprocess.TimeoutExpired:
                 self._worker.kill()
                 self._worker.wait()
+            self._worker = None
         if self._events is not None:
             self._events.close()
 
     def _start(self) -> None:
-        self._folders = [
-            RunFolder(self.folder / "runs" / f"{k:03d}").create() for k in range(self.member.runs)
-        ]
+        """A worker for the runs that are left."""
+        if not self._folders:
+            place = self.folder / "runs"
+            self._folders = [RunFolder(place / f"{k:03d}") for k in range(self.member.runs)]
+            for run in self._folders:
+                run.create()
+        left = self._folders[self._done :]
         self._events, theirs = socket.socketpair()
         path = os.environ.get("PYTHONPATH")
         with theirs:
@@ -122,7 +129,7 @@ class Agent:
                     "RANK": str(self.member.rank),
                     "MASTER_ADDR": self.member.master_addr,
                     "MASTER_PORT": str(self.member.master_port),
-                    "GRADWIRE_RUNS": "\n".join(str(run.path) for run in self._folders),
+                    "GRADWIRE_RUNS": "\n".join(str(run.path) for run in left),
                     "GRADWIRE_RECORD": "1",
                     "GRADWIRE_DATA": str(self.data),
                     "GRADWIRE_AGENT": str(theirs.fileno()),

@@ -105,6 +105,13 @@ class AgentServer(ArtifactServer):
             return dict(self._ended)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether all agents with a rank have left or are lost."""
+        with self._state:
+            ranks, left = set(self._seen), set(self._left)
+        return bool(ranks) and ranks <= left | self.lost.keys()
+
+    @property
     def lost(self) -> dict[int, str]:
         """Ranks whose hosts are gone, and how that shows."""
         now, found = time.monotonic(), {}
@@ -163,8 +170,8 @@ class AgentServer(ArtifactServer):
             with self._state:
                 self._left.add(int(name))
             return 200, b""
-        if kind == "heartbeat" and not body:
-            return 200, b""  # between two runs
+        if kind == "heartbeat" and (self._is_over or not body):
+            return OVER if self._is_over else (200, b"")  # without a body between two runs
         return super().put(path, body)
 
     def connected(self, path: str, connection: int) -> None:

@@ -5,6 +5,7 @@ contains a random key, which is checked before anything is read, served or store
 limits.
 """
 
+import functools
 import io
 import json
 import secrets
@@ -22,6 +23,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster", "workloads")
 PIECE_BYTES = 1 << 20
 TIMEOUT_S = 60
+POLL_S = 0.05
+"""Until its end is noticed."""
 BODY_BYTES = 1 << 28
 """The most of one upload; the model comes in pieces."""
 
@@ -62,7 +65,8 @@ class ArtifactServer:
         self.url = f"http://{host}:{self._server.server_port}/{self._key}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        serve = functools.partial(self._server.serve_forever, poll_interval=POLL_S)
+        threading.Thread(target=serve, daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:

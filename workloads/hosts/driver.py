@@ -2,10 +2,10 @@
 
     python -m workloads.hosts LAUNCHER REQUEST
 
-REQUEST is JSON: nodes, options, runs, data, log. Lines on standard output are JSON, too: `notice`
-for the person who waits; then either `workers`, the hosts of ranks 0, 1, ..., or `complaint`; and
-`lost`, why a run cannot go on. A run begins when its spec.json appears. The driver ends when its
-standard input does, even during a run.
+REQUEST is JSON: nodes, spread, options, runs, data, log. Lines on standard output are JSON, too:
+`notice` for the person who waits; then either `workers`, the hosts of ranks 0, 1, ..., or
+`complaint`; and `lost`, why a run cannot go on, with the `run` where the others can. A run begins
+when its spec.json appears. The driver ends when its standard input does, even during a run.
 """
 
 import contextlib
@@ -15,6 +15,10 @@ import os
 import signal
 import threading
 import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,7 +28,13 @@ from cluster.spec.hosts import HostOptions
 from workloads.event_log import EventLog
 from workloads.hosts.entry import describe_host
 from workloads.hosts.fit import differing, parse_facts
-from workloads.hosts.launcher import HostLauncher, HostsError, HostsLost, Request
+from workloads.hosts.launcher import (
+    HostGone,
+    HostLauncher,
+    HostsError,
+    HostsLost,
+    Request,
+)
 
 DRIVER = "driver"
 STOP_TIMEOUT_S = 8
@@ -56,7 +66,9 @@ def main(name: str, request: str) -> int:
             _answer(answers, complaint=str(error))
             return 1
         _answer(answers, workers=found)
-        for run in asked.runs:
+        if asked.spread:
+            conduct_spread(launcher, asked, len(found), partial(_answer, answers))
+        for run in () if asked.spread else asked.runs:
             await_spec(run)
             try:
                 conduct(launcher, run, asked.data)
@@ -70,6 +82,7 @@ def main(name: str, request: str) -> int:
 def parse_request(document: dict[str, Any], answers: TextIO) -> Request:
     return Request(
         nodes=document["nodes"],
+        spread=document["spread"],
         options=HostOptions.from_json(document["options"]),
         runs=tuple(RunFolder(Path(run)) for run in document["runs"]),
         data=Path(document["data"]),
@@ -78,11 +91,42 @@ def parse_request(document: dict[str, Any], answers: TextIO) -> Request:
     )
 
 
-def conduct(launcher: HostLauncher, run: RunFolder, data: Path) -> None:
+def conduct(launcher: HostLauncher, run: RunFolder, data: Path, host: int | None = None) -> None:
     """One run, with the driver's own event log, whose end is the run's."""
     with contextlib.closing(EventLog(run.events_of(DRIVER), DRIVER)) as log:
-        launcher.execute(run, data)
+        launcher.execute(run, data, host)
         log.boundary(End)
+
+
+def conduct_spread(
+    launcher: HostLauncher, asked: Request, hosts: int, answer: Callable[..., None]
+) -> None:
+    """Every host takes the next run when it has ended one; a host that is gone takes no more."""
+    waiting = deque(asked.runs)
+
+    def serve(host: int) -> None:
+        while True:
+            try:
+                run = waiting.popleft()
+            except IndexError:
+                return
+            await_spec(run)
+            try:
+                conduct(launcher, run, asked.data, host)
+            except Exception as error:
+                if not isinstance(error, HostsError | HostsLost):
+                    traceback.print_exc()
+                answer(lost=str(error) or type(error).__name__, run=run.name)
+                if isinstance(error, HostGone):
+                    return
+
+    threads = [threading.Thread(target=serve, args=(k,), daemon=True) for k in range(hosts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for run in waiting:
+        answer(lost="no host is left", run=run.name)
 
 
 def await_spec(run: RunFolder) -> None:

@@ -59,6 +59,20 @@ def train_in_spark(driver: str, networks: list[str], packages: tuple[str, ...]) 
         spark_task.train(driver, Path(folder), beside)
 
 
+def execute_in_spark(driver: str) -> int:
+    """Execute a run of virtual workers in a Spark task; its exit code."""
+    import os
+    import tempfile
+    from pathlib import Path
+
+    # In the Spark application's own folder, which Spark removes even if this task is killed.
+    with tempfile.TemporaryDirectory(prefix="gradwire-", dir=os.getcwd()) as folder:
+        fetch_code(driver, folder)
+        from workloads.hosts import spark_task
+
+        return spark_task.execute_alone(driver, Path(folder))
+
+
 def serve_driver() -> None:
     """Be the agent of the driver that the environment names, until it sends no more runs."""
     import os

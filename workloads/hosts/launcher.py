@@ -12,6 +12,8 @@ from workloads.hosts.agent import Ending
 from workloads.hosts.fit import HostFacts
 
 POLL_S = 0.1
+ASK_S = 1.0
+TELL_S = 15.0
 EVENTS_S = 20.0
 """For whoever watches the events to find the cause of a failure."""
 
@@ -24,12 +26,19 @@ class HostsLost(Exception):
     """A host is gone, or the launcher's own job has ended, while a run was on: one line."""
 
 
+class HostGone(HostsLost):
+    """One host is gone: others can go on with runs that do not need it."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What the hosts are for."""
 
     nodes: int
-    """Hosts to find, one worker each."""
+    """Hosts to find, one worker each; the most of use where runs are spread."""
+    spread: bool
+    """Each run has one process, of virtual workers, and any host will do: runs are spread over as
+    many hosts as there are, several at a time."""
     options: HostOptions
     runs: tuple[RunFolder, ...]
     data: Path
@@ -37,6 +46,40 @@ class Request:
     """Where the launcher's own output goes."""
     say: Callable[[str], None]
     """For the person who waits."""
+
+
+class Patience:
+    """How long a person has waited for hosts, and still does; told every few seconds."""
+
+    def __init__(self, request: Request) -> None:
+        self.limit_s, self._say = request.options.patience_s, request.say
+        self._began = self._told = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self._began > self.limit_s
+
+    @property
+    def pause_s(self) -> float:
+        """Until one looks again."""
+        return min(ASK_S, max(POLL_S, self.limit_s / 10))
+
+    def tell(self, what: str) -> None:
+        now = time.monotonic()
+        if now - self._told > TELL_S:
+            self._told = now
+            self._say(f"{what}: {now - self._began:.0f} s")
+
+    def renew(self) -> None:
+        """Something has come: the time begins again."""
+        self._began = time.monotonic()
+
+
+def named(hosts: Sequence[HostFacts], request: Request) -> list[str]:
+    """By rank, the node and its host; only the host, where each run is on another one."""
+    if request.spread:
+        return [facts["host"] for facts in hosts]
+    return [f"node{rank} on {facts['host']}" for rank, facts in enumerate(hosts)]
 
 
 def judge(endings: Sequence[Ending], hosts: Sequence[str]) -> None:
@@ -76,5 +119,9 @@ class HostLauncher(Protocol):
     def find_hosts(self) -> list[HostFacts]:
         """The hosts of ranks 0, 1, ...; HostsError where there are not enough in time."""
 
-    def execute(self, run: RunFolder, data: Path) -> None:
-        """Until all of the run's workers have ended; HostsLost where one is gone."""
+    def execute(self, run: RunFolder, data: Path, host: int | None = None) -> None:
+        """Until all of the run's workers have ended; HostsLost where one is gone.
+
+        Of runs that are spread, on one host alone, by its place among those found; several threads
+        do so at the same time, one for each host.
+        """

@@ -6,11 +6,9 @@ which is on the host of the driver: it asks for them without traffic between the
 
 import contextlib
 import logging
-import os
 import re
-import shutil
 import tempfile
-import time
+import threading
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,73 +21,15 @@ from ray.util.scheduling_strategies import (
 )
 
 from cluster.spec.documents.run_folder import RunFolder
-from cluster.spec.documents.session_plan import SessionFolder
-from workloads.hosts.agent import Agent, AgentError, Ending, Membership, free_port
-from workloads.hosts.artifact_server import PACKAGES, PROJECT, data_files
+from workloads.hosts.agent import Ending, Membership
 from workloads.hosts.deliveries import Deliveries
-from workloads.hosts.entry import describe_host
-from workloads.hosts.fit import TORCH_PACKAGES, HostFacts, parse_facts, too_few_hosts, too_few_slots
-from workloads.hosts.launcher import POLL_S, HostsError, HostsLost, Request, judge
+from workloads.hosts.fit import HostFacts, too_few_hosts, too_few_slots
+from workloads.hosts.launcher import HostGone, HostsError, Patience, Request, judge, named
+from workloads.hosts.ray_actors import RAY_PACKAGES, HostAgent, Mailbox, stage
 
-RAY_PACKAGES = (*TORCH_PACKAGES, "ray")
-ASK_S = 0.25
-TELL_S = 15.0
+LOOK_S = 0.25
 END_S = 7.0
 MOST_CHARACTERS = 300
-MOST_BYTES = 1 << 29
-"""Of a runtime environment's folder, as Ray has it."""
-
-Item = tuple[str, int, bytes]
-"""What an agent sends: kind, rank, content."""
-
-
-class Mailbox:
-    """An actor: keeps what agents send until the driver asks for it."""
-
-    def __init__(self) -> None:
-        self._items: list[Item] = []
-
-    def put(self, item: Item) -> None:
-        self._items.append(item)
-
-    def empty(self) -> list[Item]:
-        items, self._items = self._items, []
-        return items
-
-
-class HostAgent:
-    """An actor: the agent of a host. Ray's runtime environment is its working folder."""
-
-    def __init__(self) -> None:
-        self._agent: Agent | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def describe(self) -> tuple[HostFacts, str, int]:
-        """The host, and where it could be the rendezvous."""
-        address = ray.util.get_node_ip_address()
-        return parse_facts(describe_host(RAY_PACKAGES)), address, free_port()
-
-    def join(self, member: Membership, mailbox: Any) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="gradwire-")
-
-        def send(kind: str, body: bytes) -> None:
-            ray.get(mailbox.put.remote((kind, member.rank, body)))
-
-        here = os.getcwd()
-        self._agent = Agent(member, Path(self._folder.name), send, here, Path(here, "data"))
-
-    def execute(self, spec: str) -> Ending:
-        assert self._agent is not None  # join() was called
-        try:
-            return Ending(self._agent.execute(spec))
-        except (AgentError, OSError) as error:
-            return Ending(1, str(error))
-
-    def close(self) -> None:
-        if self._agent is not None:
-            self._agent.close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 class RayHosts:
@@ -100,10 +40,12 @@ class RayHosts:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._deliveries = Deliveries()
         self._agents: list[Any] = []
         self._hosts: list[str] = []
         self._mailbox: Any = None
+        self._receivers: dict[int, tuple[Deliveries, int]] = {}
+        """By agent, where what it sends goes to, and its rank there."""
+        self._receiving = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -121,13 +63,9 @@ class RayHosts:
 
     def find_hosts(self) -> list[HostFacts]:
         self._connect()
-        nodes = self._request.nodes
-        able = [n for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU", 0) >= 1]
-        if len(able) < nodes:
-            where = f"the Ray cluster at {self._request.options.ray_address}"
-            raise HostsError(too_few_hosts(nodes, len(able), where))
+        nodes = self._wanted()
         group = placement_group([{"CPU": 1}] * nodes, strategy="STRICT_SPREAD")
-        self._await(group)
+        self._await(group, nodes)
         kind = ray.remote(num_cpus=1)(HostAgent)
         strategies = [PlacementGroupSchedulingStrategy(group, k) for k in range(nodes)]
         agents: list[Any] = [
@@ -141,53 +79,63 @@ class RayHosts:
             raise HostsError(_sentence(error)) from error
         in_order = sorted(range(nodes), key=lambda k: found[k][0]["host"])  # ranks follow names
         facts = [found[k][0] for k in in_order]
-        self._agents = [agents[k] for k in in_order]
-        self._hosts = [f"node{rank} on {fact['host']}" for rank, fact in enumerate(facts)]
+        self._agents = agents = [agents[k] for k in in_order]
+        self._hosts = named(facts, self._request)
         own = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._mailbox = ray.remote(num_cpus=0)(Mailbox).options(scheduling_strategy=own).remote()
         _, address, port = found[in_order[0]]
-        ray.get(
-            [
-                agent.join.remote(
-                    Membership(rank, len(self._request.runs), address, port), self._mailbox
-                )
-                for rank, agent in enumerate(self._agents)
-            ]
-        )
+        ranks = [0] * nodes if self._request.spread else list(range(nodes))
+        members = [Membership(rank, len(self._request.runs), address, port) for rank in ranks]
+        ray.get([agents[k].join.remote(k, members[k], self._mailbox) for k in range(nodes)])
         return facts
 
-    def execute(self, run: RunFolder, data: Path) -> None:
-        spec, nodes = run.spec.read_text(), run.read_experiment().nodes
-        self._deliveries.begin(run)
-        parts = [agent.execute.remote(spec) for agent in self._agents[:nodes]]
-        waiting = list(parts)
+    def execute(self, run: RunFolder, data: Path, host: int | None = None) -> None:
+        numbers = range(run.read_experiment().nodes) if host is None else [host]
+        deliveries = Deliveries()
+        deliveries.begin(run)
+        for rank, number in enumerate(numbers):
+            self._receivers[number] = deliveries, rank
+        spec = run.spec.read_text()
+        parts = {self._agents[number].execute.remote(spec): number for number in numbers}
+        waiting, endings = list(parts), dict[int, Ending]()
         while waiting:
-            self._deliver()
-            ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=ASK_S)
-            for part in ready:
-                self._ending(part, parts)
-        self._deliver()
-        self._deliveries.finish_model()
-        judge([self._ending(part, parts) for part in parts], self._hosts)
+            self._receive()
+            ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
+            endings |= {parts[part]: self._ending(part, parts[part]) for part in ready}
+        self._receive()
+        deliveries.finish_model()
+        judge([endings[k] for k in numbers], [self._hosts[k] for k in numbers])
 
-    def _ending(self, part: Any, parts: list[Any]) -> Ending:
+    def _ending(self, part: Any, number: int) -> Ending:
         try:
             ending: Ending = ray.get(part)
         except RayActorError as error:
-            host = self._hosts[parts.index(part)]
-            raise HostsLost(f"{host} is gone: its actor does not answer") from error
+            raise HostGone(f"{self._hosts[number]} is gone: its actor does not answer") from error
         except RayError as error:
             return Ending(1, _sentence(error))
         return ending
 
-    def _deliver(self) -> None:
-        for kind, rank, body in ray.get(self._mailbox.empty.remote()):
-            self._deliveries.store(kind, rank, body)
+    def _receive(self) -> None:
+        """In the order in which it was sent, whichever thread asks."""
+        with self._receiving:
+            for kind, number, body in ray.get(self._mailbox.empty.remote()):
+                deliveries, rank = self._receivers[number]
+                deliveries.store(kind, rank, body)
+
+    def _wanted(self) -> int:
+        """How many hosts; those that are free now, where runs are spread over any number."""
+        nodes, is_spread = self._request.nodes, self._request.spread
+        able = [n for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU", 0) >= 1]
+        least = 1 if is_spread else nodes
+        if len(able) < least:
+            where = f"the Ray cluster at {self._request.options.ray_address}"
+            raise HostsError(too_few_hosts(least, len(able), where))
+        return max(1, min(nodes, _free_hosts())) if is_spread else nodes
 
     def _connect(self) -> None:
         address = self._request.options.ray_address
         with tempfile.TemporaryDirectory(prefix="ray-job-") as folder:
-            self._stage(Path(folder))
+            stage(self._request, Path(folder))
             try:
                 ray.init(
                     address=address,
@@ -198,42 +146,16 @@ class RayHosts:
             except (ConnectionError, RuntimeError, ValueError, RayError) as error:
                 raise HostsError(_sentence(error)) from error
 
-    def _stage(self, folder: Path) -> None:
-        """What the job's runtime environment has: our packages, and the data of all its runs."""
-        for package in PACKAGES:
-            shutil.copytree(
-                PROJECT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        first = self._request.runs[0]
-        planned = SessionFolder(first.path.parent).read_plan().experiments()
-        files: dict[str, Path] = {}
-        for run in self._request.runs:
-            files |= data_files(planned[run.name], self._request.data)
-        (folder / "data").mkdir()
-        total = sum(path.stat().st_size for path in files.values())
-        if total > MOST_BYTES:
-            raise HostsError(
-                f"the data have {total >> 20} MiB, and a Ray job carries {MOST_BYTES >> 20} at most"
-            )
-        for name, path in files.items():
-            (folder / "data" / name).parent.mkdir(exist_ok=True)
-            shutil.copy(path, folder / "data" / name)
-
-    def _await(self, group: Any) -> None:
+    def _await(self, group: Any, nodes: int) -> None:
         """For a slot on each of as many hosts."""
-        request = self._request
-        patience_s, began = request.options.patience_s, time.monotonic()
-        told, ready = began, group.ready()
+        patience, ready = Patience(self._request), group.ready()
         while True:
             with contextlib.suppress(GetTimeoutError):
-                ray.get(ready, timeout=max(POLL_S, min(1.0, patience_s / 4)))
+                ray.get(ready, timeout=patience.pause_s)
                 return
-            waited_s = time.monotonic() - began
-            if waited_s > patience_s:
-                raise HostsError(too_few_slots(request.nodes, _free_hosts(), patience_s))
-            if time.monotonic() - told > TELL_S:
-                told = time.monotonic()
-                request.say(f"waiting for a free CPU on {request.nodes} hosts: {waited_s:.0f} s")
+            if patience.is_over:
+                raise HostsError(too_few_slots(nodes, _free_hosts(), patience.limit_s))
+            patience.tell(f"waiting for a free CPU on {nodes} hosts")
 
 
 def _free_hosts() -> int:

@@ -108,6 +108,7 @@ def serve(url: str, folder: Path) -> int:
         folder / "data",
     )
     is_over = threading.Event()
+    line.put(f"heartbeat/{rank}", b"")  # by its connection the driver sees whether this host lives
     pulse = threading.Thread(target=_beat, args=(line, rank, is_over), daemon=True)
     pulse.start()
     try:

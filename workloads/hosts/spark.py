@@ -1,7 +1,8 @@
 """Host launcher `spark`: an application on an existing Spark cluster, with Horovod.
 
 It first runs one task per worker, all at once, which describe their hosts. Each run is then one job
-of Horovod, which connects the tasks and numbers them: ranks are Horovod's.
+of Horovod, which connects the tasks and numbers them: ranks are Horovod's. A run of virtual workers
+is one plain task; Spark gives it a free slot.
 """
 
 import contextlib
@@ -21,14 +22,16 @@ from pyspark.sql import SparkSession
 
 from cluster.spec.documents.run_folder import RunFolder
 from workloads.hosts import entry
+from workloads.hosts.agent import Ending
 from workloads.hosts.artifact_server import ArtifactServer
 from workloads.hosts.fit import HostFacts, different_places, spark_complaint, too_few_slots
-from workloads.hosts.launcher import POLL_S, HostsError, Request
+from workloads.hosts.launcher import POLL_S, HostsError, HostsLost, Patience, Request, judge
 from workloads.worker import log_to
 
 DRIVER = "driver"
 START_TIMEOUT_S = 120
 ATTEMPTS = 2
+LATER_S = 2.0
 
 
 class SparkHosts:
@@ -46,7 +49,10 @@ class SparkHosts:
     def __enter__(self) -> Self:
         for library in (cloudpickle, pyspark.cloudpickle):
             library.register_pickle_by_value(entry)
-        self._session = open_session(str(self._request.options.spark_master), self._request.nodes)
+        request = self._request
+        self._session = open_session(
+            str(request.options.spark_master), request.nodes, reuse=not request.spread
+        )
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -65,8 +71,8 @@ class SparkHosts:
     def find_hosts(self) -> list[HostFacts]:
         """Each described by a task; a barrier job runs all tasks at once."""
         assert self._session is not None
-        context, workers = self._session.sparkContext, self._request.nodes
-        _await_executors(self._session, workers, self._request.options.patience_s)
+        context, request = self._session.sparkContext, self._request
+        workers = _await_executors(self._session, request, Patience(request))
         tasks = context.parallelize(range(workers), workers).barrier()
         packages = self.packages
         for attempt in range(1, ATTEMPTS + 1):
@@ -79,16 +85,23 @@ class SparkHosts:
                 traceback.print_exc()
                 if attempt == ATTEMPTS:
                     raise HostsError(spark_complaint(str(error))) from error
-        if complaint := different_places(self._found):
+        if not request.spread and (complaint := different_places(self._found)):
             raise HostsError(complaint)
-        host = str(self._session.conf.get("spark.driver.host"))
-        # Where Spark's driver itself listens: workers reach both, or neither.
-        bind_address = self._session.conf.get("spark.driver.bindAddress", host)
-        self._server = ArtifactServer(host, bind_address).__enter__()
+        if not request.spread:
+            self._server = self._open_server().__enter__()
         return self._found
 
-    def execute(self, run: RunFolder, data: Path) -> None:
+    def _open_server(self) -> ArtifactServer:
+        assert self._session is not None
+        host = str(self._session.conf.get("spark.driver.host"))
+        # Where Spark's driver itself listens: workers reach both, or neither.
+        return ArtifactServer(host, self._session.conf.get("spark.driver.bindAddress", host))
+
+    def execute(self, run: RunFolder, data: Path, host: int | None = None) -> None:
         """In the main thread, because Horovod installs signal handlers."""
+        if host is not None:
+            self._execute_alone(run, data)
+            return
         assert self._server is not None
         self._server.deliveries.begin(run)
         self._server.data = data
@@ -104,9 +117,23 @@ class SparkHosts:
         )
         self._server.deliveries.finish_model()
 
+    def _execute_alone(self, run: RunFolder, data: Path) -> None:
+        assert self._session is not None
+        with self._open_server() as server:
+            server.deliveries.begin(run)
+            server.data, url = data, server.url
+            one = self._session.sparkContext.parallelize([0], 1)
+            try:
+                (code,) = one.map(lambda _: entry.execute_in_spark(url)).collect()
+            except Exception as error:
+                traceback.print_exc()
+                raise HostsLost(spark_complaint(str(error))) from error
+            server.deliveries.finish_model()
+        judge([Ending(code)], [run.name])
 
-def open_session(master: str, workers: int) -> SparkSession:
-    """A Spark session with one core for each worker."""
+
+def open_session(master: str, workers: int, reuse: bool) -> SparkSession:
+    """A Spark session with one core for each worker; `reuse` is of Python processes by tasks."""
     settings = {
         "spark.app.name": "gradwire",
         "spark.executor.cores": "1",
@@ -117,6 +144,7 @@ def open_session(master: str, workers: int) -> SparkSession:
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "5",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": str(reuse).lower(),
     }
     address = own_address(master)
     if address is not None:
@@ -136,15 +164,23 @@ def own_address(master: str) -> str | None:
         return str(unsent.getsockname()[0])
 
 
-def _await_executors(session: SparkSession, workers: int, patience_s: float) -> None:
-    """Wait for one executor per worker, as long as their number keeps growing."""
-    found, since = 0, time.monotonic()
+def _await_executors(session: SparkSession, request: Request, patience: Patience) -> int:
+    """Wait for one executor per worker, as long as their number keeps growing; how many came.
+
+    Where runs are spread, those count that come soon after the first.
+    """
+    found, workers, since = 0, request.nodes, time.monotonic()
     while (now := _executors(session)) < workers:
         if now > found:
             found, since = now, time.monotonic()
-        if time.monotonic() - since > patience_s:
-            raise HostsError(too_few_slots(workers, now, patience_s))
+            patience.renew()
+        if request.spread and found and time.monotonic() - since > LATER_S:
+            return found
+        if patience.is_over:
+            raise HostsError(too_few_slots(workers, now, patience.limit_s))
+        patience.tell(f"waiting for {workers} free slots, {now} are there")
         time.sleep(POLL_S)
+    return workers
 
 
 def _executors(session: SparkSession) -> int:
