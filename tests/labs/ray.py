@@ -38,7 +38,7 @@ def main(plan: Plan) -> None:
             own = ["unshare", "--mount", "sh", "-c", OWN_RESOURCES, session]
             for rank in range(plan.hosts):
                 start(hosts, rank, [f"--address={address}", "--num-cpus=1"], own)
-            for rank in range(plan.hosts):
+                # One after the other: on a busy machine, Ray's head answers several too late.
                 hosts.await_word(f"ray-{rank}", STARTED)
             hosts.measure(plan, ["--launcher", "ray", "--ray-address", address], QUIET)
     finally:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -118,6 +119,8 @@ def serve(url: str, folder: Path) -> int:
     finally:
         is_over.set()
         agent.close()
+    # Who hears of it may end the job: what is left to do is to remove the folder.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(DriverGone, ConnectionError):
         line.put(f"leave/{rank}", b"")
     return 0
