@@ -3,6 +3,7 @@
 The job's script and its options are in cluster/spec/slurm_job.py, which --prepare uses, too.
 """
 
+import threading
 import time
 from pathlib import Path
 from typing import Self
@@ -58,6 +59,7 @@ class SlurmHosts:
         self._job: str | None = None
         self._server: AgentServer | None = None
         self._hosts: list[str] = []
+        self._closing = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +114,14 @@ class SlurmHosts:
         judge([self._server.ended[rank] for rank in range(nodes)], self._hosts)
 
     def close(self) -> None:
-        """The agents leave by themselves; what does not is cancelled."""
+        """The agents leave by themselves; what does not is cancelled.
+
+        Who calls it while another thread does waits for that: the driver ends after it.
+        """
+        with self._closing:
+            self._close()
+
+    def _close(self) -> None:
         server, self._server = self._server, None
         job, self._job = self._job, None
         if server is not None:
