@@ -18,6 +18,7 @@ class Dilations:
         if run.dilation != AUTO:
             if run.slowdown != 1:
                 self._tell(f"dilation {run.slowdown:g}: {_meaning(run.slowdown)}")
+                self._warn_of_too_little(run)
             return run.slowdown
         try:
             cores = self._cores()
@@ -32,6 +33,17 @@ class Dilations:
                 f" {cores} are here: {_meaning(found)}"
             )
         return found
+
+    def _warn_of_too_little(self, run: Experiment) -> None:
+        try:
+            least = least_dilation(sum(run.cores_by_rank.values()), self._cores())
+        except EngineUnavailable:
+            return  # the engine refuses it
+        if run.slowdown < least and run.can_be_dilated:
+            self._tell(
+                f"warning: with dilation {run.slowdown:g} the {run.nodes} nodes may use more CPU"
+                f" than there is; use --dilation auto, here {least:g}"
+            )
 
     def _tell(self, line: str) -> None:
         if line not in self._told:

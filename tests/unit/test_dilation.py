@@ -108,6 +108,13 @@ def test_the_nodes_of_a_parameter_server_and_of_stragglers_count() -> None:
     assert chosen(slow, lambda: 2)[0] == 1.0
 
 
+def test_a_dilation_at_which_nodes_do_not_fit_is_told() -> None:
+    run = Experiment(workers=4, dilation=1.5)
+    factor, (_, warning) = chosen(run, lambda: 2)
+    assert (factor, "here 2.3" in warning) == (1.5, True)
+    assert len(chosen(run, lambda: 3)[1]) == 1
+
+
 def test_where_nodes_cannot_be_limited_auto_is_1_and_says_why() -> None:
     def none() -> int:
         raise EngineUnavailable("long", "no control group")
