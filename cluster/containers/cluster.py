@@ -30,6 +30,7 @@ from cluster.containers.container_state import (
     local_process,
 )
 from cluster.containers.link_helpers import LinkHelpers
+from cluster.containers.pause import pause
 from cluster.containers.projects import PROJECT_LABEL, SERVICE_LABEL, client, down
 from cluster.engine import ClusterPlan, CounterSource, EngineError
 from cluster.host import interruption
@@ -284,7 +285,7 @@ class DockerCluster:
 
         try:
             if kind == "stop":
-                self._containers[rank].pause()
+                pause(self._containers[rank])
                 return
             if kind == "resume":
                 self._containers[rank].unpause()

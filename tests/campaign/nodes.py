@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.containers.compose_file import SESSION_LABEL
+from cluster.containers.pause import pause
 from cluster.containers.projects import SERVICE_LABEL, client
 from cluster.host.cgroups import ROOT
 from tests.measuring import gone, owned_processes, processes_of, worker_processes
@@ -101,7 +102,7 @@ class DockerNodes:
             os.kill(process, signal.SIGSTOP)
 
     def pause(self, rank: int) -> None:
-        self._containers[rank].pause()
+        pause(self._containers[rank])
 
     def unpause(self, rank: int) -> None:
         self._containers[rank].unpause()
