@@ -279,8 +279,10 @@ def _enough_rounds(cluster: Cluster) -> int:
 
 def _have_equal_parts(cluster: Cluster) -> bool:
     """Whether all nodes send and receive as much in a round."""
-    if cluster.facts.centre or cluster.recorded is not None:
-        return not cluster.facts.centre
+    if cluster.facts.centre:
+        return False
+    if cluster.recorded is not None:
+        return True
     found = predict(cluster.strategy, cluster.setting, cluster.period)
     return math.isclose(found.sent_max, found.sent_mean)
 

@@ -11,7 +11,7 @@ from workloads.steady import compute_steadily
 if sys.argv[1] == "steadily":
     compute_steadily()
     assert torch.get_num_threads() == 1
-for step in range(12):  # of which the first ones find their place in the heap
+for step in range(30):  # of which the first ones find their place in the heap
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(9_000_000).sum()  # 36 MB, which glibc maps and unmaps each time by itself
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
